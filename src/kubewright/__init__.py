@@ -1,0 +1,1 @@
+"""kubewright: buys and removes the machines of a Kubernetes cluster, in Karpenter's language."""

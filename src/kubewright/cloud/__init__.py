@@ -1,0 +1,1 @@
+"""Clouds: the Protocol that controllers speak, and the providers."""

@@ -1,0 +1,1 @@
+"""One module a reconciler: read the mirror, call a decider, act."""

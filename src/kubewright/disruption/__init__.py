@@ -1,0 +1,1 @@
+"""Rules of a node's end: values in, commands out."""

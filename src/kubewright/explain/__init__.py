@@ -1,0 +1,1 @@
+"""Listeners to the solver, and the sentences, tables and JSON made from what they heard."""

@@ -1,0 +1,1 @@
+"""Rules of a node's life: values in, effects out."""

@@ -1,0 +1,1 @@
+"""Small services: see `clock`, `logs`, `metrics`, `records`."""

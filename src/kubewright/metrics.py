@@ -1,0 +1,1 @@
+"""Metrics registry with the reference's names (spec/scheduling 12)."""

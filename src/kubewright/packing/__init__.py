@@ -1,0 +1,1 @@
+"""Where plans are improved and bounded; composes with first fit."""

@@ -1,0 +1,1 @@
+"""A record is a Problem with its Plan and settings, on disk."""

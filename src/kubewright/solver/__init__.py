@@ -1,0 +1,1 @@
+"""First fit over pod classes: a Problem in, a Plan out."""

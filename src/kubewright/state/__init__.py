@@ -1,0 +1,1 @@
+"""The mirror: watch events in, Snapshot out."""

@@ -1,0 +1,7 @@
+//go:build programs
+
+// Package programs names the program built from this module, so that go mod tidy keeps what it needs.
+// The build tag is never set.
+package programs
+
+import _ "helm.sh/helm/v3/cmd/helm"

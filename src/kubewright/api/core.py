@@ -253,8 +253,8 @@ class Event(Object, frozen=True, kw_only=True):
     involved_object: ObjectReference = ObjectReference()
     reason: str = ""
     message: str = ""
-    type: str = "Normal"
-    count: int = 1
+    type: str = ""
+    count: int = 0
     first_timestamp: datetime | None = None
     last_timestamp: datetime | None = None
     source: EventSource = EventSource()

@@ -71,12 +71,21 @@ class Controller:
     async def run(self) -> None:
         """Work until cancelled. Workers are tasks made when there is work, so a high `workers` costs nothing idle."""
         slots = asyncio.Semaphore(self._workers)
+        running: dict[asyncio.Task[None], None] = {}
         try:
             async with asyncio.TaskGroup() as tasks:
-                while True:
-                    await slots.acquire()
-                    key = await self.queue.get()
-                    tasks.create_task(self._work(key, slots), name=f"{self.name} {key}")
+                try:
+                    while True:
+                        await slots.acquire()
+                        key = await self.queue.get()
+                        task = tasks.create_task(self._work(key, slots), name=f"{self.name} {key}")
+                        running[task] = None
+                        task.add_done_callback(running.pop)
+                except asyncio.CancelledError:
+                    # In the order they began; the group alone would go by address, differently in every process.
+                    for task in list(running):
+                        task.cancel()
+                    raise
         finally:
             self.queue.close()
 

@@ -127,11 +127,13 @@ class WorkQueue:
         while self._later and self._due.get(self._later[0][2]) != self._later[0][0]:
             heapq.heappop(self._later)
         if self._later:
-            self._timer = asyncio.get_running_loop().call_at(self._later[0][0], self._ring)
+            due = self._later[0][0]
+            self._timer = asyncio.get_running_loop().call_at(due, self._ring, due)
 
-    def _ring(self) -> None:
+    def _ring(self, due: float) -> None:
         self._timer = None
-        now = _time()
+        # A loop may ring up to its clock's resolution early.
+        now = max(_time(), due)
         while self._later and self._later[0][0] <= now:
             due, _, key = heapq.heappop(self._later)
             if self._due.get(key) == due:

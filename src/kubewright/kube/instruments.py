@@ -1,0 +1,56 @@
+"""Listeners that turn what the runtime tells into the reference's metrics."""
+
+from datetime import timedelta
+
+from kubewright.kube.controller import ControllerHooks
+from kubewright.metrics import Registry
+
+
+class ControllerMetrics(ControllerHooks):
+    """controller_runtime_* and workqueue_* of one controller."""
+
+    def __init__(self, registry: Registry, controller: str, workers: int = 1) -> None:
+        self._registry = registry
+        self._controller = controller
+        self._active = 0
+        self._queue = {"name": controller, "controller": controller}
+        registry.set("controller_runtime_max_concurrent_reconciles", workers, controller=controller)
+
+    def added(self, key: str, depth: int) -> None:
+        del key
+        self._registry.inc("workqueue_adds_total", **self._queue)
+        self._registry.set("workqueue_depth", depth, **self._queue)
+
+    def taken(self, key: str, depth: int, waited_s: float) -> None:
+        del key
+        self._registry.set("workqueue_depth", depth, **self._queue)
+        self._registry.observe("workqueue_queue_duration_seconds", waited_s, **self._queue)
+
+    def finished(self, key: str, worked_s: float) -> None:
+        del key
+        # Here and not in _ended: a cancelled reconcile neither succeeds nor fails.
+        self._active -= 1
+        self._registry.set("controller_runtime_active_workers", self._active, controller=self._controller)
+        self._registry.observe("workqueue_work_duration_seconds", worked_s, **self._queue)
+
+    def retried(self, key: str, delay: timedelta) -> None:
+        del key, delay
+        self._registry.inc("workqueue_retries_total", **self._queue)
+
+    def started(self, key: str) -> None:
+        del key
+        self._active += 1
+        self._registry.set("controller_runtime_active_workers", self._active, controller=self._controller)
+
+    def succeeded(self, key: str, took_s: float, again: timedelta | None) -> None:
+        del key
+        self._ended("success" if again is None else "requeue_after", took_s)
+
+    def failed(self, key: str, took_s: float, error: Exception) -> None:
+        del key, error
+        self._registry.inc("controller_runtime_reconcile_errors_total", controller=self._controller)
+        self._ended("error", took_s)
+
+    def _ended(self, result: str, took_s: float) -> None:
+        self._registry.inc("controller_runtime_reconcile_total", controller=self._controller, result=result)
+        self._registry.observe("controller_runtime_reconcile_time_seconds", took_s, controller=self._controller)

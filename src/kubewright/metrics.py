@@ -1,1 +1,0 @@
-"""Metrics registry with the reference's names (spec/scheduling 12)."""

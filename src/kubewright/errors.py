@@ -22,7 +22,8 @@ KubewrightError
 A 'no' that is part of ordinary scheduling is not here: see `scheduling.refusal.Refusal`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class KubewrightError(Exception):
@@ -50,14 +51,16 @@ class ManifestError(KubewrightError):
 class KubeError(KubewrightError):
     """The API server said no.
 
-    `status` is the HTTP code, `reason` the Status object's reason, `message` its text.
+    `status` is the HTTP code, `reason` the Status object's reason, `message` its text, `details` its details as the wire has
+    them (causes by field, retryAfterSeconds); None when the answer had none.
     """
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(status, reason, message)
         self.status = status
         self.reason = reason
         self.message = message
+        self.details = details
 
     def __str__(self) -> str:
         return self.message or f"{self.status} {self.reason}"

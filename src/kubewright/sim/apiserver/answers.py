@@ -1,0 +1,137 @@
+"""The server's refusals, with the server's texts: people and programs match on both.
+
+Source: k8s.io/apimachinery v0.36 pkg/api/errors; each text was compared with a real kube-apiserver by tests/api.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from kubewright.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeError,
+    NotFound,
+    ServerUnavailable,
+    TooManyRequests,
+)
+from kubewright.sim.apiserver.kinds import Kind
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One field that is wrong; `text` is the whole sentence after the field's path."""
+
+    field: str
+    reason: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.text}"
+
+
+def required(field: str, text: str = "") -> Cause:
+    return Cause(field, "FieldValueRequired", f"Required value: {text}" if text else "Required value")
+
+
+def invalid_value(field: str, value: Any, text: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {go_value(value)}: {text}")
+
+
+def unsupported(field: str, value: Any, allowed: Sequence[str]) -> Cause:
+    listed = ", ".join(f'"{one}"' for one in allowed)
+    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {go_value(value)}: supported values: {listed}")
+
+
+def forbidden_field(field: str, text: str) -> Cause:
+    return Cause(field, "FieldValueForbidden", f"Forbidden: {text}")
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    return Cause(field, "FieldValueDuplicate", f"Duplicate value: {go_value(value)}")
+
+
+def go_value(value: Any) -> str:
+    """`value` as the server quotes it: strings in Go's quotes, everything else as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def not_found(kind: Kind, name: str) -> NotFound:
+    return NotFound(404, "NotFound", f'{kind.resource} "{name}" not found', _details(kind, name))
+
+
+def no_such_resource() -> NotFound:
+    return NotFound(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(kind: Kind, name: str) -> AlreadyExists:
+    return AlreadyExists(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', _details(kind, name))
+
+
+def conflict(kind: Kind, name: str, why: str) -> Conflict:
+    text = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
+    return Conflict(409, "Conflict", text, _details(kind, name))
+
+
+def modified(kind: Kind, name: str) -> Conflict:
+    return conflict(kind, name, "the object has been modified; please apply your changes to the latest version and try again")
+
+
+def gone(text: str) -> Gone:
+    return Gone(410, "Expired", text)
+
+
+def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Invalid:
+    shown = str(causes[0]) if len(causes) == 1 else "[" + ", ".join(str(c) for c in causes) + "]"
+    named = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    details = _details(kind, name) | {
+        "kind": kind.kind,
+        "causes": [{"reason": c.reason, "message": c.text, "field": c.field} for c in causes],
+    }
+    return Invalid(422, "Invalid", f'{named} "{name}" is invalid: {shown}', details)
+
+
+def patch_rejected() -> Invalid:
+    """What a JSON patch gets whose test, path or result does not hold; the server keeps the reason to itself."""
+    return Invalid(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
+def bad_request(text: str) -> KubeError:
+    return KubeError(400, "BadRequest", text)
+
+
+def forbidden(kind: Kind, name: str, why: str) -> Forbidden:
+    return Forbidden(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', _details(kind, name))
+
+
+def too_many_requests(text: str, causes: Sequence[dict[str, str]] = (), retry_after_s: int = 0) -> TooManyRequests:
+    details: dict[str, Any] = {}
+    if causes:
+        details["causes"] = list(causes)
+    if retry_after_s:
+        details["retryAfterSeconds"] = retry_after_s
+    return TooManyRequests(429, "TooManyRequests", text, details or None)
+
+
+def internal(text: str) -> ServerUnavailable:
+    return ServerUnavailable(500, "InternalError", text)
+
+
+def not_allowed(kind: Kind, verb: str) -> KubeError:
+    text = f"the server does not allow this method on the requested resource: {verb} on {kind.resource}"
+    return KubeError(405, "MethodNotAllowed", text, {"kind": kind.plural} | ({"group": kind.group} if kind.group else {}))
+
+
+def unsupported_media(text: str) -> KubeError:
+    return KubeError(415, "UnsupportedMediaType", text)
+
+
+def _details(kind: Kind, name: str) -> dict[str, Any]:
+    details: dict[str, Any] = {"name": name}
+    if kind.group:
+        details["group"] = kind.group
+    details["kind"] = kind.plural
+    return details

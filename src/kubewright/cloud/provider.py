@@ -5,11 +5,12 @@ Source: spec/scheduling 0.6.
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from kubewright.api.karpenter import NodeClaim, NodePool
+from kubewright.api.meta import Object
 from kubewright.catalogue.types import InstanceType
 
 
@@ -87,3 +88,34 @@ class CloudProvider(Protocol):
     async def close(self) -> None:
         """Let go of connections and background work."""
         ...
+
+
+class Background(Protocol):
+    """Work of a provider that the operator runs beside its own controllers, while it leads: it is cancelled at the end."""
+
+    name: str
+
+    async def run(self) -> None: ...
+
+
+@runtime_checkable
+class HasNodeClasses(Protocol):
+    """A provider whose NodeClasses are objects in the cluster."""
+
+    node_class_types: Sequence[type[Object]]
+    """Each has `status.conditions`; its Ready decides whether NodePools may use it."""
+
+
+@runtime_checkable
+class HasBackground(Protocol):
+    """A provider with controllers of its own: its NodeClass reconciler, interruptions, collection of orphaned machines."""
+
+    def background(self) -> Sequence[Background]: ...
+
+
+def node_class_types(provider: CloudProvider) -> Sequence[type[Object]]:
+    return provider.node_class_types if isinstance(provider, HasNodeClasses) else ()
+
+
+def background(provider: CloudProvider) -> Sequence[Background]:
+    return provider.background() if isinstance(provider, HasBackground) else ()

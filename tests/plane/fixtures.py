@@ -54,8 +54,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_left_out] = len(left_out)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    # Under xdist the workers collect, all of them the same, and the controller prints.
+    node.config.stash[_left_out] = getattr(node, "workeroutput", {}).get(WITH_GO, 0)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[WITH_GO] = session.config.stash.get(_left_out, 0)
     if _forbidden_skips(session.config) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -30,10 +30,12 @@ from tests.plane import binaries, wire
 from tests.plane.components import NODE_ANNOTATION, NODE_ANNOTATION_VALUE, PORTS, Component, Files, components
 from tests.plane.credentials import Authority, write_kubeconfig
 from tests.plane.processes import Process, ProgramFailed, Reaper, free_ports, run, wait_until
+from tests.plane.waiting import eventually
 
 __all__ = ["NODE_ANNOTATION", "NODE_ANNOTATION_VALUE", "STAGES", "Plane", "ProgramFailed"]
 
 STAGES = Path(__file__).with_name("stages.yaml")
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1"
 READY_S = 60.0
 """How long a program may take to become ready before it counts as broken; it takes 2 s on two idle cores."""
 
@@ -171,6 +173,10 @@ class Plane:
         """Ask the API server as admin: `path` from the root, `body` as JSON. A refusal is an answer like any other."""
         return self._client.request(method, path, body, content_type=content_type)
 
+    def is_ready(self, url: str) -> bool:
+        """Whether a program beside the plane answers 200 at `url`; no answer at all is a no."""
+        return self._client.is_ready(url)
+
     def get(self, path: str) -> Any:
         """The object or list at `path`. Raises RequestRefused unless the server answers with it."""
         return self.request("GET", path).body_or_raise()
@@ -186,7 +192,7 @@ class Plane:
     def apply(self, *files: Path) -> None:
         """Apply manifests from files and, where they hold CustomResourceDefinitions, wait until these are served."""
         self.kubectl("apply", "--server-side", "--force-conflicts", *(f"--filename={file}" for file in files))
-        self.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=60s")
+        eventually(lambda: all(self._is_served(one) for one in self.get(f"{_DEFINITIONS}/customresourcedefinitions")["items"]))
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 120.0) -> str:
         """What kubectl, of the plane's own version and as admin, prints.
@@ -198,6 +204,15 @@ class Plane:
         return run(argv, env=self._environment(), stdin=stdin, timeout_s=timeout_s)
 
     # -- inside
+
+    def _is_served(self, definition: Any) -> bool:
+        # "Established" comes early: for a moment longer the server answers 429, "storage is (re)initializing".
+        spec = definition["spec"]
+        return all(
+            self.request("GET", f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}?limit=1").status == 200
+            for version in spec["versions"]
+            if version["served"]
+        )
 
     def _program_names(self) -> Iterable[str]:
         return (name for name in (*(port for port in PORTS if port != "peer"),) if self._kwok or name != "kwok")

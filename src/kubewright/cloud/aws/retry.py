@@ -1,0 +1,32 @@
+"""Repeating a call that AWS throttled or failed to answer. boto3's own retries are switched off, so that the fake and AWS behave alike."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from kubewright.cloud.aws.errors import AwsError, is_retryable
+
+R = TypeVar("R")
+A = TypeVar("A")
+
+ATTEMPTS = 5
+FIRST_DELAY = timedelta(milliseconds=200)
+
+
+async def call(do: Callable[[R], Awaitable[A]], request: R, attempts: int = ATTEMPTS) -> A:
+    """Do it, again after 0.2, 0.4, 0.8, 1.6 s while the error is one that passes.
+
+    Raises:
+        AwsError: the last one, or the first that repeating does not mend.
+    """
+    delay = FIRST_DELAY
+    for attempt in range(1, attempts + 1):
+        try:
+            return await do(request)
+        except AwsError as error:
+            if attempt == attempts or not is_retryable(error):
+                raise
+        await asyncio.sleep(delay.total_seconds())
+        delay *= 2
+    raise AssertionError("unreachable")

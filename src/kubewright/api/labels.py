@@ -166,6 +166,7 @@ def label_problems(name: str) -> list[str]:
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name):
         problems.append(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-            "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+            "an alphanumeric character (e.g. 'my-name',  or '123-abc', "
+            "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
         )
     return problems

@@ -13,6 +13,7 @@ from kubewright.api.core import Node
 from kubewright.api.karpenter import NodeClaim
 from kubewright.lifecycle import claims, nodes
 from kubewright.lifecycle.effects import NOTHING, Step, Update
+from kubewright.scheduling import taints
 
 
 def initialize(claim: NodeClaim, found: Sequence[Node], now: datetime) -> tuple[NodeClaim, Step]:
@@ -41,7 +42,7 @@ def what_is_missing(claim: NodeClaim, node: Node) -> tuple[str, str] | None:
         if nodes.has_taint(node, wanted):
             return "StartupTaintsExist", f'StartupTaint "{wanted}" still exists'
     for taint in node.spec.taints:
-        if nodes.is_ephemeral(taint):
+        if taints.is_ephemeral(taint):
             return "KnownEphemeralTaintsExist", f'KnownEphemeralTaint "{taint}" still exists'
     for name, text in sorted(claim.spec.resources.requests.items()):
         if quantity.parse(text) != 0 and quantity.parse(node.status.allocatable.get(name, 0)) == 0:

@@ -15,22 +15,6 @@ from kubewright.api.meta import Object, is_true
 
 T = TypeVar("T", bound=Object)
 
-EPHEMERAL = frozenset(
-    {
-        ("node.kubernetes.io/not-ready", "NoSchedule"),
-        ("node.kubernetes.io/not-ready", "NoExecute"),
-        ("node.kubernetes.io/unreachable", "NoSchedule"),
-        ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
-        (labels.UNREGISTERED_TAINT.key, labels.UNREGISTERED_TAINT.effect),
-    }
-)
-READINESS_PREFIX = "readiness.k8s.io/"
-
-
-def is_ephemeral(taint: Taint) -> bool:
-    """Whether the taint goes by itself while a node starts."""
-    return (taint.key, taint.effect) in EPHEMERAL or taint.key.startswith(READINESS_PREFIX)
-
 
 def is_ready(node: Node) -> bool:
     return is_true(node.status.conditions, "Ready")

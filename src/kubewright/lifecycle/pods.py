@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kubewright.api import duration, labels, selectors
-from kubewright.api.core import Pod, PodDisruptionBudget, Taint, Toleration
+from kubewright.api.core import Pod, PodDisruptionBudget
 from kubewright.api.meta import find_condition, owned_by
+from kubewright.scheduling import taints
 
 STUCK_AFTER = timedelta(seconds=60)
 """A terminating pod that outlives its deletionTimestamp (which includes its grace) this long no longer holds a drain."""
@@ -84,16 +85,7 @@ def is_disruptable(pod: Pod, now: datetime) -> bool:
 
 def tolerates_disrupted(pod: Pod) -> bool:
     """Whether the pod stays through a disruption by its own wish: it tolerates `karpenter.sh/disrupted:NoSchedule`."""
-    return any(_tolerates(t, labels.DISRUPTED_TAINT) for t in pod.spec.tolerations)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a taint without a value is tolerated. An absent operator reads as Equal."""
-    if toleration.effect not in ("", taint.effect):
-        return False
-    if toleration.operator == "Exists":
-        return toleration.key in ("", taint.key)
-    return toleration.operator in ("", "Equal") and toleration.key == taint.key and toleration.value == ""
+    return any(taints.covers(t, labels.DISRUPTED_TAINT) for t in pod.spec.tolerations)
 
 
 def is_evictable(pod: Pod, now: datetime) -> bool:

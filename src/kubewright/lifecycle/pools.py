@@ -5,13 +5,16 @@ Source: spec/scheduling 10.2, spec/disruption 6.5, 6.6.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
 from kubewright.api import conditions, labels, quantity
 from kubewright.api.karpenter import NodeClaim, NodePool
-from kubewright.api.meta import Condition, find_condition
+from kubewright.api.meta import Condition, Object, find_condition
 from kubewright.api.quantity import Resources
+
+T = TypeVar("T", bound=Object)
 
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
 NODE_CLASS_READY = "NodeClassReady"
@@ -165,3 +168,13 @@ def health_after(pool: NodePool, health: Health, claim: NodeClaim, now: datetime
 def owns(pool: NodePool, claim: NodeClaim) -> bool:
     """Whether the claim was bought for this very pool, not for an earlier one of its name."""
     return any(o.uid == pool.metadata.uid for o in claim.metadata.owner_references)
+
+
+def hydrated(obj: T, claim: NodeClaim) -> T:
+    """A NodeClaim, or its Node, with the label that names the claim's NodeClass. Source: spec/disruption 6.8."""
+    reference = claim.spec.node_class_ref
+    label = labels.node_class_label(reference.group, reference.kind)
+    if obj.metadata.labels.get(label) == reference.name:
+        return obj
+    changed = {**obj.metadata.labels, label: reference.name}
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, labels=changed))

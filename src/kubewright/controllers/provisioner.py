@@ -1,0 +1,215 @@
+"""provisioner: pods that nothing can take → a plan → NodeClaims.
+
+Source: spec/scheduling 1.3, 1.4, 1.9, 3.9.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+import structlog
+
+from kubewright.api import labels
+from kubewright.api.core import Node, Pod
+from kubewright.api.karpenter import NodeClaim
+from kubewright.controllers.batcher import Batcher
+from kubewright.controllers.context import Context
+from kubewright.errors import AlreadyExists, KubewrightError
+from kubewright.kube.ratelimit import TokenBucket
+from kubewright.lifecycle import nodes, pods, purchase
+from kubewright.lifecycle.effects import Count, EventKind, Publish
+from kubewright.scheduling.refusal import Refusal
+from kubewright.solver.problem import Plan, PlannedClaim, Problem, Snapshot
+
+TRIGGER_AGAIN = timedelta(seconds=10)
+"""A pod that still has no home asks for another pass this long after the last."""
+FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 1.0, 60.0
+FAILED_SCHEDULING_WINDOW = timedelta(minutes=5)
+NOMINATED_PER_S, NOMINATED_BURST = 5, 10
+
+Decide = Callable[[Problem], Plan]
+Ask = Callable[[Snapshot], tuple[Problem, dict[str, tuple[Refusal, ...]]]]
+Say = Callable[[str, tuple[Refusal, ...]], str]
+
+
+class Provisioner:
+    """The loop from pending pods to NodeClaims; one pass at a time."""
+
+    def __init__(self, context: Context, decide: Decide, ask: Ask, say: Say) -> None:
+        """`ask` turns a snapshot into the problem and the pods it leaves out; `decide` solves it; `say` words refusals."""
+        self._on = context
+        self._decide = decide
+        self._ask = ask
+        self._say = say
+        self._batcher = Batcher(context.settings.batch_idle_duration, context.settings.batch_max_duration)
+        self._claims_changed = asyncio.Event()
+        self._again: asyncio.TimerHandle | None = None
+        self._nominations = TokenBucket(NOMINATED_PER_S, NOMINATED_BURST)
+        self._log = structlog.get_logger("kubewright.provisioner")
+        self.last_plan: Plan | None = None
+        context.mirror.pods.subscribe(self._pod_changed)
+        context.mirror.nodes.subscribe(self._node_changed)
+        context.mirror.node_claims.subscribe(self._claim_changed)
+
+    async def run(self) -> None:
+        """Batch, wait until every machine under way is known, pass; until cancelled."""
+        failures = 0
+        try:
+            while True:
+                await self._batcher.wait()
+                await self._all_launched()
+                try:
+                    await self.provision()
+                except KubewrightError as error:
+                    failures += 1
+                    delay_s = min(FIRST_BACK_OFF_S * 2 ** (failures - 1), LAST_BACK_OFF_S)
+                    self._log.error("provisioning failed, trying again", error=str(error), retry_after_s=delay_s)
+                    await asyncio.sleep(delay_s)
+                    self._batcher.trigger("")
+                else:
+                    failures = 0
+        finally:
+            if self._again is not None:
+                self._again.cancel()
+
+    async def provision(self) -> Plan:
+        """One pass."""
+        await self._on.mirror.refresh_pools()
+        snapshot = self._on.mirror.snapshot(self._on.clock.now())
+        problem, ignored = self._ask(snapshot)
+        waiting = {pod.key: pod for pod in snapshot.pods}
+        await self._tell_failures(waiting, ignored)
+        if not problem.pods:
+            self._trigger_later(bool(ignored))
+            return Plan()
+        # In a thread, so that leases and watches go on; a virtual loop runs it inline.
+        plan = await asyncio.to_thread(self._decide, problem)
+        self.last_plan = plan
+        await self._tell_failures(waiting, plan.unplaced)
+        await self._nominate(plan, waiting)
+        async with asyncio.TaskGroup() as tasks:
+            for name, planned in self._named(plan, snapshot):
+                tasks.create_task(self._buy(name, planned, waiting), name=f"buy {name}")
+        self._trigger_later(again=True)
+        return plan
+
+    async def _all_launched(self) -> None:
+        """Until no NodeClaim is without a machine: what such a one will hold cannot be counted yet."""
+        told = self._on.clock.now()
+        while names := self._on.mirror.unlaunched(self._on.clock.now()):
+            self._claims_changed.clear()
+            try:
+                async with asyncio.timeout(1):
+                    await self._claims_changed.wait()
+            except TimeoutError:
+                if self._on.clock.now() - told >= timedelta(seconds=30):
+                    told = self._on.clock.now()
+                    self._log.warning("waiting for machines to be launched before the next pass", nodeclaims=names)
+
+    def _named(self, plan: Plan, snapshot: Snapshot) -> list[tuple[str, PlannedClaim]]:
+        taken = {*self._on.mirror.node_claims.objects}
+        found = []
+        for planned in plan.claims:
+            name = purchase.name_for(planned, snapshot.now, taken)
+            taken.add(name)
+            found.append((name, planned))
+        return found
+
+    async def _buy(self, name: str, planned: PlannedClaim, waiting: dict[str, Pod]) -> None:
+        pool = self._on.mirror.node_pools.get(planned.node_pool)
+        if pool is None:
+            self._log.info("the NodePool is gone, its claim is not made", nodepool=planned.node_pool)
+            return
+        try:
+            made = await self._on.client.create(purchase.node_claim(planned, pool, name))
+        except AlreadyExists:
+            return  # ours, from a try whose answer was lost, or another's: either way the watch tells and the next pass counts it
+        except KubewrightError as error:
+            self._log.error("creating a NodeClaim failed", nodeclaim=name, error=str(error))
+            self._batcher.trigger(name)
+            return
+        self._on.mirror.assume(made)
+        self._log.info(
+            "created nodeclaim",
+            NodeClaim={"name": name},
+            NodePool={"name": planned.node_pool},
+            requests=dict(made.spec.resources.requests),
+            pods=len(planned.pods),
+            **{"instance-types": purchase.types_text(planned)},
+        )
+        relaxed = "true" if planned.min_values_relaxed else "false"
+        labelled = {"reason": "provisioned", "nodepool": planned.node_pool, "min_values_relaxed": relaxed}
+        await self._on.actor.act((Count("nodeclaims_created_total", labelled),))
+        for key in planned.pods:
+            self._tell_nomination(waiting.get(key), f"nodeclaim/{name}")
+
+    async def _nominate(self, plan: Plan, waiting: dict[str, Pod]) -> None:
+        until = self._on.clock.now() + max(2 * self._on.settings.batch_max_duration, timedelta(seconds=10))
+        for name in sorted(plan.existing):
+            self._on.mirror.nominate(name, until)
+            node = self._on.mirror.nodes.get(name)
+            claim = self._on.mirror.claim_of(node) if node is not None else self._on.mirror.node_claims.get(name)
+            parts = [f"nodeclaim/{claim.name}"] if claim is not None else []
+            parts += [f"node/{node.name}"] if node is not None else []
+            for key in plan.existing[name]:
+                self._tell_nomination(waiting.get(key), ", ".join(parts))
+
+    def _tell_nomination(self, pod: Pod | None, where: str) -> None:
+        if pod is not None:
+            told = Publish(pod, EventKind.NORMAL, "Nominated", f"Pod should schedule on: {where}", (pod.metadata.uid,))
+            self._on.actor.publish(told, limiter=self._nominations)
+
+    async def _tell_failures(self, waiting: dict[str, Pod], refused: Mapping[str, tuple[Refusal, ...]]) -> None:
+        for key in sorted(refused):
+            pod = waiting.get(key)
+            text = self._say(key, refused[key])
+            if pod is None or not text:
+                continue
+            self._log.info("could not schedule pod", Pod={"name": pod.name, "namespace": pod.namespace}, error=text)
+            self._on.actor.publish(
+                Publish(
+                    pod,
+                    EventKind.WARNING,
+                    "FailedScheduling",
+                    f"Failed to schedule pod, {text}",
+                    (pod.metadata.uid,),
+                    FAILED_SCHEDULING_WINDOW,
+                )
+            )
+
+    # --- what wakes it ---------------------------------------------------------------------------------------------------
+
+    def _trigger_later(self, again: bool) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if again:
+            loop = asyncio.get_running_loop()
+            self._again = loop.call_later(TRIGGER_AGAIN.total_seconds(), self._retrigger)
+
+    def _retrigger(self) -> None:
+        self._again = None
+        if any(is_provisionable(p) for p in self._on.mirror.pending()) or self._on.mirror.is_any_going():
+            self._batcher.trigger("again")
+
+    def _pod_changed(self, _: Pod | None, new: Pod | None) -> None:
+        if new is not None and is_provisionable(new):
+            self._batcher.trigger(new.metadata.uid)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        was = old is not None and nodes.has_taint(old, labels.DISRUPTED_TAINT)
+        if new is not None and not was and nodes.has_taint(new, labels.DISRUPTED_TAINT):
+            self._batcher.trigger(new.metadata.uid)
+
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        self._claims_changed.set()
+        # The pods it was bought for, if any, are homeless again: there is no reason to wait for their next turn.
+        if old is not None and new is None and any(is_provisionable(p) for p in self._on.mirror.pending()):
+            self._batcher.trigger(old.metadata.uid)
+
+
+def is_provisionable(pod: Pod) -> bool:
+    """Whether the scheduler has given the pod up and a node of ours could help. Source: spec/scheduling 1.1."""
+    if pod.spec.node_name or pod.status.nominated_node_name or pods.is_daemon(pod) or pods.is_mirror(pod):
+        return False
+    return any(c.type == "PodScheduled" and c.reason == "Unschedulable" for c in pod.status.conditions)

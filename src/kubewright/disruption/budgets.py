@@ -1,0 +1,108 @@
+"""How many nodes of a NodePool may be disrupted now, and for what reason.
+
+Source: spec/disruption 2. What cannot be read allows nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from kubewright.api import cron, duration
+from kubewright.api.karpenter import Budget, NodePool
+from kubewright.disruption.reasons import Reason
+from kubewright.lifecycle import claims, nodes, state
+from kubewright.solver.problem import StateNode
+
+UNLIMITED = 2**31 - 1
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Of one NodePool: initialized machines that count, and those of them that are down or going."""
+
+    total: int = 0
+    disrupting: int = 0
+
+
+def is_active(budget: Budget, now: datetime) -> bool:
+    """Whether the budget applies now: always, or within `duration` after a hit of its schedule (UTC), the end excluded.
+
+    Raises:
+        ValueError: schedule or duration cannot be read, or one stands without the other.
+    """
+    if budget.schedule is None and budget.duration is None:
+        return True
+    if budget.schedule is None or budget.duration is None:
+        raise ValueError(f"budget {budget.nodes}: schedule and duration must be set together")
+    hit = cron.parse(budget.schedule).next_after(now - duration.parse(budget.duration))
+    return hit is not None and hit <= now
+
+
+def value_of(budget: Budget, total: int) -> int:
+    """How many of `total` nodes the budget allows, percentages rounded up.
+
+    Raises:
+        ValueError: `nodes` is neither a number nor a percentage.
+    """
+    text = budget.nodes.removesuffix("%")
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"budget nodes {budget.nodes!r}: write a number such as 5, or a percentage such as 10%")
+    return -(-int(text) * total // 100) if budget.nodes.endswith("%") else int(text)
+
+
+def allowed(pool: NodePool, reason: Reason, total: int, now: datetime) -> int:
+    """The least that any active budget for `reason` allows of `total` nodes; UNLIMITED when there is none.
+
+    Raises:
+        ValueError: some budget of the pool cannot be read, be it for another reason.
+    """
+    found = UNLIMITED
+    for budget in pool.spec.disruption.budgets:
+        limit = value_of(budget, total) if is_active(budget, now) else UNLIMITED
+        if budget.reasons is None or reason.value in budget.reasons:
+            found = min(found, limit)
+    return found
+
+
+def usage(known: Iterable[StateNode]) -> dict[str, Usage]:
+    """Per NodePool name: what counts and what is being disrupted, by whomever.
+
+    A machine that has been told to end leaves both numbers; one that is not Ready, or marked, is being disrupted.
+    """
+    found: dict[str, list[int]] = {}
+    for one in known:
+        if one.claim is None or one.node is None or not state.is_initialized(one):
+            continue
+        if claims.is_set(one.claim, claims.INSTANCE_TERMINATING):
+            continue
+        counts = found.setdefault(claims.pool_of(one.claim), [0, 0])
+        counts[0] += 1
+        counts[1] += not nodes.is_ready(one.node) or one.marked_for_deletion
+    return {name: Usage(*counts) for name, counts in found.items()}
+
+
+class Budgets(msgspec.Struct, frozen=True):
+    """What may still be disrupted for one reason, per NodePool; an unknown pool has nothing left."""
+
+    reason: Reason
+    allowed: Mapping[str, int] = {}
+    """Before what is already going is taken off."""
+    left: Mapping[str, int] = {}
+    problems: Mapping[str, str] = {}
+    """Pools whose budgets cannot be read, and why."""
+
+
+def remaining(pools: Iterable[NodePool], used: Mapping[str, Usage], reason: Reason, now: datetime) -> Budgets:
+    """What each pool's budgets leave for `reason` now."""
+    limits: dict[str, int] = {}
+    left: dict[str, int] = {}
+    problems: dict[str, str] = {}
+    for pool in sorted(pools, key=lambda p: p.name):
+        now_used = used.get(pool.name, Usage())
+        try:
+            limits[pool.name] = allowed(pool, reason, now_used.total, now)
+        except ValueError as error:
+            limits[pool.name] = 0
+            problems[pool.name] = str(error)
+        left[pool.name] = max(limits[pool.name] - now_used.disrupting, 0)
+    return Budgets(reason, limits, left, problems)

@@ -1,0 +1,359 @@
+"""The cluster as the watches tell it, kept joined and sorted so that a Snapshot costs only what has changed.
+
+A machine is one StateNode: its NodeClaim and its Node, joined by providerID. Each is rebuilt when one of its parts changes and
+shared between snapshots otherwise. Decisions live elsewhere. Source: spec/scheduling 4, spec/disruption 7.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from kubewright.api import labels
+from kubewright.api.core import (
+    CSINode,
+    DaemonSet,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    ReplicaSet,
+    Service,
+    StatefulSet,
+    StorageClass,
+    VolumeAttachment,
+)
+from kubewright.api.karpenter import NodeClaim, NodeClassReference, NodePool
+from kubewright.api.meta import Condition, Object, find_condition
+from kubewright.clock import Clock
+from kubewright.cloud.provider import CloudProvider, node_class_types
+from kubewright.errors import CloudError
+from kubewright.kube.client import KubeClient
+from kubewright.kube.informer import Informer
+from kubewright.lifecycle import nodes, pods, state
+from kubewright.lifecycle.pools import NodeClassState
+from kubewright.solver.problem import Pool, Snapshot, StateNode, Surroundings
+
+ASSUMED_FOR = timedelta(seconds=15)
+"""How long a NodeClaim we created is believed in before a watch shows it. Source: spec/scheduling 4.8, state.nodeclaimgc."""
+
+T = TypeVar("T", bound=Object)
+
+_SURROUNDINGS: Mapping[str, type[Object]] = {
+    "daemon_sets": DaemonSet,
+    "namespaces": Namespace,
+    "services": Service,
+    "replica_sets": ReplicaSet,
+    "stateful_sets": StatefulSet,
+    "claims": PersistentVolumeClaim,
+    "volumes": PersistentVolume,
+    "storage_classes": StorageClass,
+    "csi_nodes": CSINode,
+    "budgets": PodDisruptionBudget,
+}
+
+
+class Mirror:
+    """What the API server has, as of the last watch event; `run` keeps it so."""
+
+    def __init__(self, client: KubeClient, provider: CloudProvider, clock: Clock) -> None:
+        self._provider = provider
+        self._clock = clock
+        self.pods = Informer(client, Pod)
+        self.nodes = Informer(client, Node)
+        self.node_claims = Informer(client, NodeClaim)
+        self.node_pools = Informer(client, NodePool)
+        self.attachments = Informer(client, VolumeAttachment)
+        self.surroundings: Mapping[str, Informer[Any]] = {name: Informer(client, kind) for name, kind in _SURROUNDINGS.items()}
+        self.node_classes: Mapping[tuple[str, str], Informer[Any]] = {
+            (kind.RESOURCE.group, kind.RESOURCE.kind): Informer(client, kind) for kind in node_class_types(provider)
+        }
+        self._kinds = frozenset((k.group, k.kind) for k in provider.node_class_kinds)
+        self._bound: dict[str, dict[str, Pod]] = {}
+        """Node name → its pods that are not terminal, by key."""
+        self._pending: dict[str, Pod] = {}
+        self._nodes_of: dict[str, dict[str, Node]] = {}
+        """Identity → Nodes by name; more than one is an accident that the first by name wins."""
+        self._claim_of: dict[str, NodeClaim] = {}
+        """providerID → NodeClaim."""
+        self._identity: dict[str, str] = {}
+        """Node name → identity: providerID, or the name of an unmanaged Node without one."""
+        self._states: dict[str, tuple[str, StateNode]] = {}
+        """Identity → name and StateNode."""
+        self._stale: set[str] = set()
+        self._assumed: dict[str, tuple[NodeClaim, datetime]] = {}
+        self._marked: set[str] = set()
+        self._nominated: dict[str, datetime] = {}
+        self._sorted_nodes: tuple[StateNode, ...] = ()
+        self._sorted_pods: tuple[Pod, ...] | None = None
+        self._sorted: dict[str, tuple[Any, ...]] = {}
+        self._pools: tuple[Pool, ...] = ()
+        self.pods.subscribe(self._pod_changed)
+        self.nodes.subscribe(self._node_changed)
+        self.node_claims.subscribe(self._claim_changed)
+        for name, informer in self.surroundings.items():
+            informer.subscribe(self._forgets(name))
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        return (
+            *self.node_classes.values(),
+            self.node_pools,
+            self.node_claims,
+            self.nodes,
+            self.pods,
+            self.attachments,
+            *self.surroundings.values(),
+        )
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self.informers:
+                tasks.create_task(informer.run(), name=f"watch {informer.kind.RESOURCE.kind}")
+
+    async def wait_synced(self) -> None:
+        """Until every kind has been listed once."""
+        for informer in self.informers:
+            await informer.wait_synced()
+
+    # --- what is asked of it -------------------------------------------------------------------------------------------
+
+    def is_managed(self, reference: NodeClassReference) -> bool:
+        """Whether a NodePool or NodeClaim with this nodeClassRef is ours to care for."""
+        return (reference.group, reference.kind) in self._kinds
+
+    def node_class(self, reference: NodeClassReference) -> NodeClassState | None:
+        """What is known of a NodeClass; None if there is none. A provider that names no types vouches for its NodeClasses."""
+        informer = self.node_classes.get((reference.group, reference.kind))
+        if informer is None:
+            return NodeClassState(ready=Condition(type="Ready", status="True"))
+        found = informer.get(reference.name)
+        if found is None:
+            return None
+        going = found.metadata.deletion_timestamp is not None
+        return NodeClassState(going, find_condition(found.status.conditions, "Ready"), found.metadata.generation)
+
+    def on_node_class(self, callback: Callable[[Object | None, Object | None], None]) -> None:
+        """Call `callback(old, new)` for every change of a NodeClass."""
+        for informer in self.node_classes.values():
+            informer.subscribe(callback)
+
+    def unlaunched(self, now: datetime) -> tuple[str, ...]:
+        """Names of NodeClaims that no machine is known for yet; while there are any, their capacity cannot be counted.
+
+        No pass may run meanwhile: it would buy for the same pods again. A claim that is being deleted will not be launched
+        and holds nobody up. Source: spec/scheduling 4.8.
+        """
+        for name, (_, since) in list(self._assumed.items()):
+            if now - since >= ASSUMED_FOR:
+                del self._assumed[name]
+        waiting = {
+            c.name
+            for c in self.node_claims.objects.values()
+            if not c.status.provider_id and c.metadata.deletion_timestamp is None and self.is_managed(c.spec.node_class_ref)
+        }
+        return tuple(sorted(waiting | self._assumed.keys()))
+
+    def snapshot(self, now: datetime) -> Snapshot:
+        """The cluster now, with the pools as `refresh_pools` last found them.
+
+        Cost: O(what changed since the last one), plus a sort of the node names if any node did.
+        """
+        self._rebuild()
+        if self._sorted_pods is None:
+            self._sorted_pods = tuple(self._pending[key] for key in sorted(self._pending))
+        for name, informer in self.surroundings.items():
+            if name not in self._sorted:
+                self._sorted[name] = _by_key(informer.objects)
+        return Snapshot(now, self._sorted_nodes, self._sorted_pods, self._pools, Surroundings(**self._sorted))
+
+    async def refresh_pools(self) -> tuple[Pool, ...]:
+        """Ask the provider what each managed NodePool can buy now; the answers stand in later snapshots, by name."""
+        found: list[Pool] = []
+        for pool in _by_key(self.node_pools.objects):
+            if not self.is_managed(pool.spec.template.spec.node_class_ref):
+                continue
+            try:
+                found.append(Pool(pool, await self._provider.instance_types(pool)))
+            except CloudError as error:
+                found.append(Pool(pool, problem=str(error)))
+        self._pools = tuple(found)
+        return self._pools
+
+    def pending(self) -> Iterable[Pod]:
+        """Pods without a node that are not terminal, in no order."""
+        return self._pending.values()
+
+    def is_any_going(self) -> bool:
+        """Whether some machine that will go still has pods that need another home."""
+        self._rebuild()
+        return any(
+            known.marked_for_deletion and any(pods.is_reschedulable(p) for p in known.pods) for _, known in self._states.values()
+        )
+
+    def pods_on(self, node_name: str) -> tuple[Pod, ...]:
+        """Pods bound to a Node that are not terminal, by key."""
+        return _by_key(self._bound.get(node_name, {}))
+
+    def nodes_of(self, claim: NodeClaim) -> tuple[Node, ...]:
+        """The Nodes of a claim's machine, by name."""
+        found = self._nodes_of.get(claim.status.provider_id, {}) if claim.status.provider_id else {}
+        return tuple(found[name] for name in sorted(found))
+
+    def claim_of(self, node: Node) -> NodeClaim | None:
+        return self._claim_of.get(node.spec.provider_id) if node.spec.provider_id else None
+
+    def state_of(self, provider_id: str) -> StateNode | None:
+        self._rebuild()
+        found = self._states.get(provider_id)
+        return None if found is None else found[1]
+
+    def pool_of(self, claim: NodeClaim) -> NodePool | None:
+        return self.node_pools.get(claim.metadata.labels.get(labels.NODEPOOL, ""))
+
+    # --- what is told to it --------------------------------------------------------------------------------------------
+
+    def assume(self, claim: NodeClaim) -> None:
+        """Count a NodeClaim that was just created, before the watch shows it."""
+        if self.node_claims.get(claim.key) is None:
+            self._assumed[claim.name] = (claim, self._clock.now())
+
+    def nominate(self, name: str, until: datetime) -> None:
+        """Note that pods are expected on a node, so that nobody disrupts it; `name` is a Node's or an in-flight NodeClaim's."""
+        identity = self._identity.get(name)
+        if identity is None:
+            claim = self.node_claims.get(name)
+            identity = claim.status.provider_id if claim is not None else ""
+        if identity:
+            self._nominated[identity] = until
+            self._stale.add(identity)
+
+    def mark(self, provider_ids: Iterable[str]) -> None:
+        """Treat these machines as going, from the moment a command decided it."""
+        fresh = set(provider_ids) - self._marked
+        self._marked |= fresh
+        self._stale |= fresh
+
+    def unmark(self, provider_ids: Iterable[str]) -> None:
+        old = self._marked & set(provider_ids)
+        self._marked -= old
+        self._stale |= old
+
+    # --- what the watches tell it --------------------------------------------------------------------------------------
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or new.spec.node_name != old.spec.node_name or pods.is_terminal(new)):
+            self._take_off(old)
+        if new is None or pods.is_terminal(new):
+            gone = old if old is not None else new
+            assert gone is not None
+            if self._pending.pop(gone.key, None) is not None:
+                self._sorted_pods = None
+            return
+        if not new.spec.node_name:
+            self._pending[new.key] = new
+            self._sorted_pods = None
+            return
+        if self._pending.pop(new.key, None) is not None:
+            self._sorted_pods = None
+        self._bound.setdefault(new.spec.node_name, {})[new.key] = new
+        self._touch_node(new.spec.node_name)
+
+    def _take_off(self, pod: Pod) -> None:
+        on = self._bound.get(pod.spec.node_name)
+        if on is None or on.pop(pod.key, None) is None:
+            return
+        if not on:
+            del self._bound[pod.spec.node_name]
+        self._touch_node(pod.spec.node_name)
+
+    def _touch_node(self, name: str) -> None:
+        identity = self._identity.get(name)
+        if identity is not None:
+            self._stale.add(identity)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        changed = new if new is not None else old
+        assert changed is not None
+        name = changed.name
+        before = self._identity.get(name)
+        after = "" if new is None else identity_of(new)
+        if before is not None and before != after:
+            del self._nodes_of[before][name]
+            if not self._nodes_of[before]:
+                del self._nodes_of[before]
+            del self._identity[name]
+            self._stale.add(before)
+        if new is not None and after:
+            self._nodes_of.setdefault(after, {})[name] = new
+            self._identity[name] = after
+            self._stale.add(after)
+
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        if new is not None:
+            self._assumed.pop(new.name, None)
+        before = old.status.provider_id if old is not None else ""
+        after = new.status.provider_id if new is not None and self.is_managed(new.spec.node_class_ref) else ""
+        if before and before != after and self._claim_of.pop(before, None) is not None:
+            self._stale.add(before)
+        if new is not None and after:
+            self._claim_of[after] = new
+            self._stale.add(after)
+
+    def _forgets(self, name: str) -> Callable[[Object | None, Object | None], None]:
+        def forget(_: Object | None, __: Object | None) -> None:
+            self._sorted.pop(name, None)
+
+        return forget
+
+    # --- joining -------------------------------------------------------------------------------------------------------
+
+    def _rebuild(self) -> None:
+        if not self._stale:
+            return
+        for identity in self._stale:
+            built = self._join(identity)
+            if built is None:
+                self._states.pop(identity, None)
+                self._nominated.pop(identity, None)
+                if identity not in self._claim_of and identity not in self._nodes_of:
+                    self._marked.discard(identity)
+            else:
+                self._states[identity] = (state.name(built), built)
+        self._stale.clear()
+        self._sorted_nodes = tuple(s for _, s in sorted(self._states.values(), key=lambda pair: pair[0]))
+
+    def _join(self, identity: str) -> StateNode | None:
+        claim = self._claim_of.get(identity)
+        listed = self._nodes_of.get(identity)
+        node = listed[min(listed)] if listed else None
+        if node is not None and claim is not None and not is_known(node):
+            node = None
+        if claim is None and (node is None or not is_known(node)):
+            return None
+        on = _by_key(self._bound.get(node.name, {})) if node is not None else ()
+        known = StateNode(node, claim, on, False, self._nominated.get(identity))
+        if identity in self._marked or state.is_going(known):
+            return StateNode(node, claim, on, True, known.nominated_until)
+        return known
+
+
+def identity_of(node: Node) -> str:
+    """What joins a Node to others: its providerID; an unmanaged one without is its own; "" for a managed one without."""
+    if node.spec.provider_id:
+        return node.spec.provider_id
+    return "" if labels.NODEPOOL in node.metadata.labels else node.name
+
+
+def is_known(node: Node) -> bool:
+    """Whether enough is known of a Node to count it: a managed one needs its instance type before it is initialized."""
+    if labels.NODEPOOL not in node.metadata.labels or nodes.is_initialized(node):
+        return True
+    return labels.INSTANCE_TYPE in node.metadata.labels
+
+
+def _by_key(objects: Mapping[str, T]) -> tuple[T, ...]:
+    return tuple(objects[key] for key in sorted(objects))

@@ -1,7 +1,7 @@
 """What admission plug-ins put into objects on the way in: they read other objects, which defaulting may not.
 
-Source: k8s.io/kubernetes v1.36 plugin/pkg/admission (namespace lifecycle, priority, defaulttolerationseconds, runtimeclass,
-storage/setdefault).
+Source: k8s.io/kubernetes v1.36 plugin/pkg/admission (namespace lifecycle, nodetaint, priority, defaulttolerationseconds,
+runtimeclass, storage/setdefault).
 """
 
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _TOLERATED_S = 300
 _BUILT_IN_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_NOT_READY = "node.kubernetes.io/not-ready"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -29,6 +30,15 @@ def admit_create(store: "Store", kind: Kind, obj: Item) -> None:
         _overhead(store, kind, obj)
     elif kind.kind == "PersistentVolumeClaim" and not kind.group:
         _default_storage_class(store, obj)
+    elif kind.kind == "Node" and not kind.group:
+        _taint_until_ready(obj)
+
+
+def _taint_until_ready(node: Item) -> None:
+    """A new node keeps pods away until the node lifecycle controller says otherwise. Source: plugin/pkg/admission/nodetaint."""
+    taints = node.setdefault("spec", {}).setdefault("taints", [])
+    if not any((t.get("key"), t.get("effect")) == (_NOT_READY, "NoSchedule") for t in taints):
+        taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
 
 
 def _check_namespace(store: "Store", kind: Kind, obj: Item) -> None:

@@ -52,7 +52,7 @@ def components(files: Files, ports: Mapping[str, int], extra: Mapping[str, tuple
             *(f"--etcd-servers={etcd}", "--bind-address=127.0.0.1", f"--secure-port={server}", *tls),
             # The address of the Service "kubernetes", which nothing here uses; a machine without a network has none to guess.
             *("--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16"),
-            *(f"--client-ca-file={files.authority}", f"--token-auth-file={files.tokens}", "--authorization-mode=RBAC"),
+            *(f"--token-auth-file={files.tokens}", "--authorization-mode=RBAC"),
             *(f"--service-account-key-file={files.account_public}", "--service-account-issuer=https://plane.invalid"),
             f"--service-account-signing-key-file={files.account_private}",
             # Pods need no token here, and need not wait for their account to exist.

@@ -1,7 +1,7 @@
 """Who the plane is and who may talk to it: its own authority, certificates, tokens and kubeconfigs, all thrown away with it."""
 
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -23,12 +23,6 @@ extendedKeyUsage = serverAuth
 subjectAltName = IP:127.0.0.1,DNS:localhost
 subjectKeyIdentifier = hash
 authorityKeyIdentifier = keyid
-[client]
-basicConstraints = critical,CA:FALSE
-keyUsage = critical,digitalSignature
-extendedKeyUsage = clientAuth
-subjectKeyIdentifier = hash
-authorityKeyIdentifier = keyid
 """
 
 
@@ -48,11 +42,12 @@ class Authority:
 
     def server(self, name: str) -> tuple[Path, Path]:
         """A certificate for 127.0.0.1 and its key, as files."""
-        return self._issue(name, "server", f"/CN={name}")
-
-    def client(self, user: str, groups: Iterable[str]) -> tuple[Path, Path]:
-        """A certificate that the API server reads as `user` in `groups`, and its key, as files."""
-        return self._issue(user, "client", "".join(f"/O={group}" for group in groups) + f"/CN={user}")
+        self._openssl("req", "-new", *self._new_key(name), "-subj", f"/CN={name}", "-out", f"{name}.csr")
+        self._openssl(
+            *("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", "-days", "30", "-CA", "ca.crt", "-CAkey", "ca.key"),
+            *("-CAcreateserial", "-extfile", self._config.name, "-extensions", "server"),
+        )
+        return self.directory / f"{name}.crt", self.directory / f"{name}.key"
 
     def key_pair(self, name: str) -> tuple[Path, Path]:
         """A private key and its public key, as files: what service account tokens are signed and checked with."""
@@ -60,14 +55,6 @@ class Authority:
         self._openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", private.name)
         self._openssl("pkey", "-in", private.name, "-pubout", "-out", public.name)
         return private, public
-
-    def _issue(self, name: str, extensions: str, subject: str) -> tuple[Path, Path]:
-        self._openssl("req", "-new", *self._new_key(name), "-subj", subject, "-out", f"{name}.csr")
-        self._openssl(
-            *("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", "-days", "30", "-CA", "ca.crt", "-CAkey", "ca.key"),
-            *("-CAcreateserial", "-extfile", self._config.name, "-extensions", extensions),
-        )
-        return self.directory / f"{name}.crt", self.directory / f"{name}.key"
 
     def _new_key(self, name: str) -> Sequence[str]:
         return (

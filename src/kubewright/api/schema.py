@@ -218,28 +218,33 @@ def _check(value: Any, old: Any, schema: Schema, path: str) -> Iterator[Problem]
 
 
 def _wrong_type(value: Any, schema: Schema, path: str) -> list[Problem] | None:
+    """None when the type is right; [] when the value is a null that may be one."""
     found = _type_of(value)
     if value is None and schema.get("nullable"):
         return []
     if schema.get("x-kubernetes-int-or-string"):
         if found in ("integer", "string"):
             return None
-        return [
+        problems = [
             _type_problem(path, "integer,string", found, value),
-            Problem(
-                "<nil>", "FieldValueInvalid", f'Invalid value: "": "{path}" must validate at least one schema (anyOf)', value
-            ),
+            Problem("<nil>", "FieldValueInvalid", f'Invalid value: "": "{path}" must validate at least one schema (anyOf)'),
             _type_problem(path, "integer", found, value),
         ]
+        return problems + ([_not_whole(path, "(default format)")] if found == "number" else [])
     wanted = schema.get("type")
-    if wanted is None:
-        return None
-    limit = _WIDTH.get(schema.get("format", ""))
-    if wanted == "integer" and limit is not None and (found == "number" or (found == "integer" and not -limit <= value < limit)):
-        return [_type_problem(path, schema["format"], "float64" if found == "number" or abs(value) >= 2**63 else "int64", value)]
-    if wanted == found or (wanted == "number" and found == "integer"):
+    width = schema.get("format", "")
+    if wanted == "integer" and width in _WIDTH and found in ("integer", "number"):
+        if found == "integer" and -_WIDTH[width] <= value < _WIDTH[width]:
+            return None
+        whole = found == "integer" and -_WIDTH["int64"] <= value < _WIDTH["int64"]
+        return [_type_problem(path, width, "int64" if whole else "float64", value), _not_whole(path, f"with format {width}")]
+    if wanted is None or wanted == found or (wanted == "number" and found == "integer"):
         return None
     return [_type_problem(path, wanted, found, value)]
+
+
+def _not_whole(path: str, form: str) -> Problem:
+    return Problem("<nil>", "FieldValueInvalid", f'Invalid value: "": Checked value must be of type integer {form} in {path}')
 
 
 def _type_problem(path: str, wanted: str, found: str, value: Any) -> Problem:
@@ -259,9 +264,9 @@ def _type_of(value: Any) -> str:
 def _check_string(value: str, schema: Schema, path: str) -> Iterator[Problem]:
     if "maxLength" in schema and len(value) > schema["maxLength"]:
         yield Problem(path, "FieldValueTooLong", f"Too long: may not be more than {schema['maxLength']} bytes", value, True)
-    if "minLength" in schema and len(value) < schema["minLength"]:
+    elif "minLength" in schema and len(value) < schema["minLength"]:
         yield _invalid(path, value, f"should be at least {schema['minLength']} chars long")
-    if "pattern" in schema and not _pattern(schema["pattern"]).search(value):
+    elif "pattern" in schema and not _pattern(schema["pattern"]).search(value):
         yield _invalid(path, value, f"should match '{schema['pattern']}'")
     if schema.get("format") == "date-time" and not _is_moment(value):
         text = f"Invalid value: {show(value)}: {path} in body must be of type date-time: {show(value)}"
@@ -326,7 +331,7 @@ def _ask_rules(value: Any, old: Any, schema: Schema, path: str) -> Iterator[Prob
 
 
 def _rule(written: Mapping[str, Any]) -> Rule:
-    rule = crds.RULES.get(written["rule"])
+    rule = crds.RULES.get((written["rule"], written.get("message", "")))
     if rule is None:
         raise LookupError(f"CEL rule {written['rule']!r} is not one of ours, and CEL is not evaluated here")
     return rule

@@ -16,10 +16,10 @@ from kubewright.api.crds.nodepool import NODE_POOL
 from kubewright.api.rules.rule import Rule
 
 
-def _wire(node: Any, found: dict[str, Rule]) -> Any:
-    """`node` with rules as the wire has them; each is put into `found` by its CEL text."""
+def _wire(node: Any, found: dict[tuple[str, str], Rule]) -> Any:
+    """`node` with rules as the wire has them; each is put into `found` by its texts."""
     if isinstance(node, Rule):
-        found[node.cel] = node
+        found[node.cel, node.message] = node
         return node.wire
     if isinstance(node, dict):
         return {key: _wire(value, found) for key, value in node.items()}
@@ -28,15 +28,15 @@ def _wire(node: Any, found: dict[str, Rule]) -> Any:
     return node
 
 
-_found: dict[str, Rule] = {}
+_found: dict[tuple[str, str], Rule] = {}
 
 CRDS: Mapping[str, dict[str, Any]] = {
     crd["metadata"]["name"]: _wire(crd, _found) for crd in (EC2_NODE_CLASS, NODE_CLAIM, NODE_OVERLAY, NODE_POOL)
 }
 """`plural.group` → CustomResourceDefinition as the API server takes it. Shared; do not change."""
 
-RULES: Mapping[str, Rule] = _found
-"""CEL text → the rule, with its Python side."""
+RULES: Mapping[tuple[str, str], Rule] = _found
+"""(CEL text, message) → the rule, with its Python side."""
 
 
 def schema_of(name: str) -> dict[str, Any]:

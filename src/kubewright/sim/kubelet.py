@@ -201,7 +201,10 @@ class _Boots(Reconciler):
             assert before is not None
             self._since.pop(before["metadata"]["uid"], None)
             self._kubelets.forget_node(before["metadata"]["name"])
-        elif before is None and not is_true(after, "Ready"):
+        elif before is None:
+            self._kubelets.forget_node(after["metadata"]["name"])
+            if is_true(after, "Ready"):
+                return
             self._since[after["metadata"]["uid"]] = self.runtime.now_s()
             self.enqueue(key_of(after))
 

@@ -36,7 +36,7 @@ class Storage(msgspec.Struct, frozen=True):
     """By namespace/name."""
     volumes: Mapping[str, PersistentVolume] = {}
     classes: Mapping[str, StorageClass] = {}
-    aliases: Mapping[str, str] = names.ALIASES
+    aliases: Mapping[str, str] = msgspec.field(default_factory=lambda: names.ALIASES)
 
 
 def claim_keys(pod: Pod) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ FAILED_SCHEDULING_WINDOW = timedelta(minutes=5)
 NOMINATED_PER_S, NOMINATED_BURST = 5, 10
 
 Decide = Callable[[Problem], Plan]
-Ask = Callable[[Snapshot], tuple[Problem, dict[str, tuple[Refusal, ...]]]]
+Ask = Callable[[Snapshot], tuple[Problem, Mapping[str, tuple[Refusal, ...]]]]
 Say = Callable[[str, tuple[Refusal, ...]], str]
 
 
@@ -60,10 +60,15 @@ class Provisioner:
                 await self._all_launched()
                 try:
                     await self.provision()
-                except KubewrightError as error:
+                except Exception as error:  # noqa: BLE001 — whatever it is: it is logged, and the pods come back
                     failures += 1
-                    delay_s = min(FIRST_BACK_OFF_S * 2 ** (failures - 1), LAST_BACK_OFF_S)
-                    self._log.error("provisioning failed, trying again", error=str(error), retry_after_s=delay_s)
+                    delay_s = min(FIRST_BACK_OFF_S * 2 ** min(failures - 1, 10), LAST_BACK_OFF_S)
+                    self._log.error(
+                        "provisioning failed, trying again",
+                        error=str(error) or repr(error),
+                        retry_after_s=delay_s,
+                        exc_info=None if isinstance(error, KubewrightError) else error,
+                    )
                     await asyncio.sleep(delay_s)
                     self._batcher.trigger("")
                 else:

@@ -1,0 +1,37 @@
+"""The solver as the provisioner wants it: settings bound, pods selected, refusals in words."""
+
+from collections.abc import Mapping
+
+from kubewright.cloud.provider import CloudProvider
+from kubewright.scheduling.refusal import Refusal
+from kubewright.settings import Settings
+from kubewright.solver.problem import Plan, Problem, Snapshot, SolverSettings
+
+
+def solver_settings(settings: Settings, provider: CloudProvider) -> SolverSettings:
+    """What of the settings, and of the provider's vocabulary, the solver depends on."""
+    return SolverSettings(
+        preference_policy=settings.preference_policy,
+        min_values_policy=settings.min_values_policy,
+        ignore_dra_requests=settings.ignore_dra_requests,
+        feature_gates=settings.feature_gates,
+        well_known_labels=provider.well_known_labels,
+        label_aliases=provider.label_aliases,
+    )
+
+
+class Solver:
+    """`ask`, `decide` and `say` for `controllers.provisioner.Provisioner`."""
+
+    def __init__(self, settings: Settings, provider: CloudProvider) -> None:
+        self._settings = settings
+        self._solver_settings = solver_settings(settings, provider)
+
+    def ask(self, snapshot: Snapshot) -> tuple[Problem, Mapping[str, tuple[Refusal, ...]]]:
+        raise NotImplementedError
+
+    def decide(self, problem: Problem) -> Plan:
+        raise NotImplementedError
+
+    def say(self, key: str, refusals: tuple[Refusal, ...]) -> str:
+        raise NotImplementedError

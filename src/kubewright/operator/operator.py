@@ -1,0 +1,119 @@
+"""The operator: mirror, controllers and the provider's own work, started together and stopped together."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import structlog
+
+from kubewright.clock import Clock
+from kubewright.cloud.provider import CloudProvider, background
+from kubewright.controllers.actor import Actor
+from kubewright.controllers.ages import Collection, Expiration
+from kubewright.controllers.claims import ClaimLifecycle
+from kubewright.controllers.consolidation import DisruptionConditions
+from kubewright.controllers.context import Context
+from kubewright.controllers.disruption import VALIDATION_DELAY, Disruption
+from kubewright.controllers.evictions import EvictionQueue
+from kubewright.controllers.nodes import NodeTermination
+from kubewright.controllers.podevents import PodEvents
+from kubewright.controllers.pools import Hydration, PoolCounter, PoolStatus
+from kubewright.controllers.provisioner import Ask, Decide, Provisioner, Say
+from kubewright.kube.client import KubeClient
+from kubewright.kube.events import Recorder
+from kubewright.metrics import Registry
+from kubewright.operator import deciding
+from kubewright.settings import Settings
+from kubewright.state.mirror import Mirror
+
+
+class Runs(Protocol):
+    async def run(self) -> None: ...
+
+
+class Operator:
+    """Everything that acts on one cluster. Make it and run it in one event loop; a stopped one is not started again.
+
+    `client`, `provider` belong to the caller, who closes them. `decide`, `ask`, `say` replace the solver's own; see
+    `controllers.provisioner.Provisioner`.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        provider: CloudProvider,
+        settings: Settings,
+        clock: Clock,
+        *,
+        registry: Registry | None = None,
+        validation_delay: timedelta = VALIDATION_DELAY,
+        decide: Decide | None = None,
+        ask: Ask | None = None,
+        say: Say | None = None,
+    ) -> None:
+        self.registry = registry or Registry()
+        self.mirror = Mirror(client, provider, clock)
+        self._recorder = Recorder(client, clock)
+        self._provider = provider
+        self._clock = clock
+        self._log = structlog.get_logger("kubewright.operator")
+        self.context = Context(client, provider, self.mirror, Actor(client, self._recorder, self._count), clock, settings)
+        evictions = EvictionQueue(self.context)
+        solver = deciding.Solver(settings, provider)
+        self.provisioner = Provisioner(self.context, decide or solver.decide, ask or solver.ask, say or solver.say)
+        self.disruption = Disruption(self.context, validation_delay=validation_delay)
+        self._controllers: Sequence[Runs] = (
+            PoolStatus(self.context),
+            PoolCounter(self.context),
+            ClaimLifecycle(self.context),
+            NodeTermination(self.context, evictions),
+            evictions,
+            PodEvents(self.context),
+            DisruptionConditions(self.context),
+            Expiration(self.context),
+            Collection(self.context),
+            Hydration(self.context),
+            self.provisioner,
+            self.disruption,
+        )
+
+    @property
+    def ready_checks(self) -> Mapping[str, Callable[[], bool]]:
+        """For /readyz."""
+        return {"caches": lambda: all(i.synced for i in self.mirror.informers)}
+
+    async def watch(self) -> None:
+        """Only keep the mirror, as a standby does; `act` may join at any time. Until cancelled."""
+        await self.mirror.run()
+
+    async def act(self) -> None:
+        """Run the controllers on the mirror that `watch` keeps, until cancelled.
+
+        Raises:
+            ExceptionGroup: some part failed in a way that it cannot go on from; the others have been stopped.
+        """
+        await self.mirror.wait_synced()
+        self._log.info("the mirror is complete, starting to act", provider=self._provider.name)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._recorder.run(), name="events")
+            for part in background(self._provider):
+                tasks.create_task(part.run(), name=part.name)
+            for controller in self._controllers:
+                tasks.create_task(controller.run(), name=type(controller).__name__)
+
+    async def run(self) -> None:
+        """Watch and act until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.watch(), name="mirror")
+            tasks.create_task(self.act(), name="controllers")
+
+    async def lead(self, led_by: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
+        """Watch always, act only while elected: `led_by` calls what it is given when this process leads, and cancels it after."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.watch(), name="mirror")
+            await led_by(self.act)
+            raise asyncio.CancelledError
+
+    def _count(self, name: str, labels: Mapping[str, str], amount: int) -> None:
+        self.registry.inc(f"karpenter_{name}", amount, **labels)

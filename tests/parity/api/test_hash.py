@@ -155,3 +155,22 @@ def test_the_family_counts_as_it_is_resolved() -> None:
         node_class(alias | {"amiFamily": "AL2023"})
     )
     assert hashes.ec2_node_class_hash(node_class(alias)) != hashes.ec2_node_class_hash(node_class({}))
+
+
+KUBELET = {
+    "clusterDNS": ["10.0.0.10", "10.0.0.11"],
+    "maxPods": 0,
+    "podsPerCore": 7,
+    "systemReserved": {"cpu": "100m", "memory": "1Gi"},
+    "evictionSoft": {"memory.available": "5%"},
+    "evictionSoftGracePeriod": {"memory.available": "1m30s", "pid.available": "0s"},
+    "evictionMaxPodGracePeriod": -3,
+    "cpuCFSQuota": False,
+}
+
+
+@pytest.mark.parametrize(("kubelet", "expected"), [(KUBELET, "3896931424669111837"), ({}, "6939637969505805296")])
+def test_kubelet_settings_hash_as_the_reference_library_hashes_them(kubelet: dict[str, Any], expected: str) -> None:
+    # computed with the library itself from a struct of the same type and field names
+    found = msgspec.convert({"spec": {"role": "r", "kubelet": kubelet}}, EC2NodeClass)
+    assert hashes.ec2_node_class_hash(found, "ca") == expected

@@ -31,7 +31,8 @@ def drain(bound: Sequence[Pod], now: datetime, deadline: datetime | None) -> Dra
     """
     waiting = tuple(sorted((p for p in bound if pods.is_waiting_eviction(p, now)), key=lambda p: p.key))
     forced = tuple(p for p in waiting if eviction.is_force_eligible(p, now, deadline))
-    asked = [p for p in waiting if p not in forced]
+    keys = {p.key for p in forced}
+    asked = [p for p in waiting if p.key not in keys]
     first = min((tier(p) for p in asked), default=0)
     return Drain((*forced, *(p for p in asked if tier(p) == first)), waiting)
 

@@ -82,11 +82,8 @@ def test_budgets_of_pods_block_a_node_by_name():
 
 def test_pods_do_not_block_an_eventual_disruption_that_has_a_grace_period():
     one = known(pods=(pod(annotations={labels.DO_NOT_DISRUPT: "true"}),))
-    bounded = type(one)(
-        one.node,
-        msgspec.structs.replace(one.claim, spec=msgspec.structs.replace(one.claim.spec, termination_grace_period="1h")),
-        one.pods,
-    )
+    spec = msgspec.structs.replace(one.claim.spec, termination_grace_period="1h")
+    bounded = type(one)(one.node, msgspec.structs.replace(one.claim, spec=spec), one.pods)
     assert why(bounded, how=Class.EVENTUAL) == ""
     assert why(one, how=Class.EVENTUAL) != ""
     assert why(bounded) != ""

@@ -16,6 +16,8 @@ MACHINE = launch.Launched(
     PROVIDER_ID, {labels.ZONE: "a", labels.NODEPOOL: "other"}, {"x": "cloud"}, {"cpu": "4"}, {"cpu": "3"}, "ami-1"
 )
 UNREGISTERED = (labels.UNREGISTERED_TAINT,)
+NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
+READINESS = Taint(key="readiness.k8s.io/x", effect="NoSchedule")
 
 
 def condition(one, kind):
@@ -112,10 +114,10 @@ def test_taints_are_not_synced_to_a_node_that_says_so():
         ([node(ready=False, registered=True)], "NodeNotReady"),
         ([node(registered=True, taints=(Taint(key="start", effect="NoExecute"),))], "StartupTaintsExist"),
         (
-            [node(registered=True, taints=(Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule"),))],
+            [node(registered=True, taints=(NOT_READY,))],
             "KnownEphemeralTaintsExist",
         ),
-        ([node(registered=True, taints=(Taint(key="readiness.k8s.io/x", effect="NoSchedule"),))], "KnownEphemeralTaintsExist"),
+        ([node(registered=True, taints=(READINESS,))], "KnownEphemeralTaintsExist"),
     ],
 )
 def test_initialization_names_the_first_thing_that_is_missing(found, reason):

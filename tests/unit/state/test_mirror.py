@@ -137,7 +137,7 @@ def test_a_new_claim_holds_the_next_pass_up_until_its_machine_is_known_or_it_goe
         assert lived.unlaunched(now) == ()
         lived.assume(claim("c-2"))
         assert lived.unlaunched(now) == ("c-2",)
-            X"it never came to be"
+        assert lived.unlaunched(lived._clock.now() + ASSUMED_FOR) == (), "it never came to be"
 
     asyncio.run(main())
 

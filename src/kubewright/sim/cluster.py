@@ -2,7 +2,7 @@
 
 import asyncio
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -30,8 +30,8 @@ class ClusterSettings(msgspec.Struct, frozen=True):
 class PretendCluster:
     """`async with PretendCluster(store):` has scheduler, kubelets and controllers run while the block does.
 
-    A controller that fails cancels the block, and its error leaves the block in an exception group. Chance comes only from the
-    store's seed, so the same block on the same store does the same.
+    A controller that fails cancels the block, and its error leaves the block in place of that. Chance comes only from the store's
+    seed, so the same block on the same store does the same.
     """
 
     def __init__(self, store: Store, settings: ClusterSettings | None = None) -> None:
@@ -55,8 +55,8 @@ class PretendCluster:
         self.scheduler = KubeScheduler(runtime)
         TaintEviction(runtime)
         PodCollector(runtime, settings.nodes)
-        self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
+        self._block: asyncio.Task[Any] | None = None
 
     def kill_node(self, node: str) -> None:
         """The machine under a Node object dies: its kubelet falls silent, its pods neither run nor stop."""
@@ -73,13 +73,25 @@ class PretendCluster:
         await self.runtime.run()
 
     async def __aenter__(self) -> Self:
-        self._group = asyncio.TaskGroup()
-        await self._group.__aenter__()
-        self._task = self._group.create_task(self.run(), name="pretend-cluster")
+        self._block = asyncio.current_task()
+        self._task = asyncio.create_task(self.run(), name="pretend-cluster")
+        self._task.add_done_callback(self._ended)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._group is not None
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None and self._block is not None:
+            self._block.cancel("the pretend cluster failed")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self._task is not None
+        assert self._block is not None
+        block, self._block = self._block, None
         self._task.cancel()
-        await self._group.__aexit__(kind, error, trace)
+        await asyncio.wait([self._task])
+        fault = None if self._task.cancelled() else self._task.exception()
+        if fault is not None:
+            if isinstance(error, asyncio.CancelledError):
+                block.uncancel()  # it was us
+            raise fault

@@ -23,8 +23,8 @@ class Vocabulary(msgspec.Struct, frozen=True):
 
     well_known: frozenset[str] = labels.WELL_KNOWN
     domains: frozenset[str] = labels.RESTRICTED_DOMAINS
-    aliases: Mapping[str, str] = labels.ALIASES
-    values: Mapping[str, frozenset[str]] = labels.WELL_KNOWN_VALUES
+    aliases: Mapping[str, str] = msgspec.field(default_factory=lambda: labels.ALIASES)
+    values: Mapping[str, frozenset[str]] = msgspec.field(default_factory=lambda: labels.WELL_KNOWN_VALUES)
 
 
 CORE = Vocabulary()

@@ -73,10 +73,12 @@ class Reconciler:
         del self._timers[key]
         self.enqueue(key)
 
-    def step(self) -> bool:
-        """Reconcile the first key that waits; whether there was one."""
-        if not self._queue:
-            return False
+    def backlog(self) -> int:
+        """How many keys wait."""
+        return len(self._queue)
+
+    def step(self) -> None:
+        """Reconcile the first key that waits."""
         key = next(iter(self._queue))
         del self._queue[key]
         try:
@@ -85,7 +87,6 @@ class Reconciler:
             self._back_off(key, error)
         else:
             self._failures.pop(key, None)
-        return True
 
     def _back_off(self, key: Key, error: KubeError) -> None:
         if isinstance(error, (Conflict, NotFound, AlreadyExists)) and key not in self._failures:
@@ -143,10 +144,14 @@ class Runtime:
                 reconciler.stop()
 
     async def _round(self, reconcilers: Iterable[Reconciler]) -> bool:
-        """One key of each reconciler; whether there was any."""
+        """Every key that waits now, one reconciler after the other; whether there was any.
+
+        A whole queue at a time, so that what watches many objects is asked once for all their changes.
+        """
         worked = False
         for reconciler in reconcilers:
-            if reconciler.step():
+            for _ in range(reconciler.backlog()):
+                reconciler.step()
                 worked = True
                 await asyncio.sleep(0)
                 self.view.catch_up()

@@ -20,6 +20,7 @@ from kubewright.controllers.nodes import NodeTermination
 from kubewright.controllers.podevents import PodEvents
 from kubewright.controllers.pools import Hydration, PoolCounter, PoolStatus
 from kubewright.controllers.provisioner import Ask, Decide, Provisioner, Say
+from kubewright.errors import KubewrightError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.events import Recorder
 from kubewright.metrics import Registry
@@ -109,11 +110,23 @@ class Operator:
             tasks.create_task(self.act(), name="controllers")
 
     async def lead(self, led_by: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
-        """Watch always, act only while elected: `led_by` calls what it is given when this process leads, and cancels it after."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.watch(), name="mirror")
-            await led_by(self.act)
-            raise asyncio.CancelledError
+        """Watch always, act only while elected: `led_by` calls what it is given when this process leads, and cancels it after.
+
+        Raises:
+            LeaseLost: as `led_by` does.
+            ExceptionGroup: as `act` does.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(self.watch(), name="mirror")
+                try:
+                    await led_by(self.act)
+                finally:
+                    watching.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) == 1 and isinstance(group.exceptions[0], KubewrightError):
+                raise group.exceptions[0] from None
+            raise
 
     def _count(self, name: str, labels: Mapping[str, str], amount: int) -> None:
         self.registry.inc(f"karpenter_{name}", amount, **labels)

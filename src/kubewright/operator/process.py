@@ -1,0 +1,93 @@
+"""One operator process: metrics and probes, the lease, clean ends."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import structlog
+
+from kubewright.clock import Clock
+from kubewright.cloud.provider import CloudProvider
+from kubewright.errors import ConfigError
+from kubewright.kube import config
+from kubewright.kube.client import KubeClient
+from kubewright.kube.http import HttpClient
+from kubewright.kube.leases import LeaderElector
+from kubewright.metrics import Registry
+from kubewright.metrics.server import serve
+from kubewright.operator.operator import Operator
+from kubewright.operator.options import Options
+
+MakeProvider = Callable[[KubeClient, Clock], Awaitable[CloudProvider]]
+
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+async def run(options: Options, make_provider: MakeProvider, *, registry: Registry | None = None) -> None:
+    """Run an operator on the cluster that `options` names, until SIGTERM or SIGINT, or until the lease is lost.
+
+    Raises:
+        ConfigError: the kubeconfig, a port or the provider's settings are not usable.
+        LeaseLost: another process leads now; start anew.
+    """
+    log = structlog.get_logger("kubewright.operator")
+    for warning in options.warnings:
+        log.warning(warning)
+    clock = Clock()
+    connection = config.load(options.kubeconfig, options.context)
+    client = HttpClient(connection, qps=options.kube_client_qps, burst=options.kube_client_burst)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(client.close)
+        provider = await make_provider(client, clock)
+        stack.push_async_callback(provider.close)
+        operator = Operator(client, provider, options.settings, clock, registry=registry)
+        await stack.enter_async_context(
+            serve(
+                operator.registry,
+                ready=operator.ready_checks,
+                metrics_port=options.metrics_port,
+                health_port=options.health_probe_port,
+            )
+        )
+        work = operator.run() if not options.leader_election else operator.lead(_elector(options, client, clock).run)
+        await until_signalled(work)
+
+
+async def until_signalled(work: Awaitable[None]) -> None:
+    """Run `work`; SIGTERM or SIGINT cancels it and is then a good end."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    told = False
+
+    def stop() -> None:
+        nonlocal told
+        told = True
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not told:
+            raise
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _elector(options: Options, client: KubeClient, clock: Clock) -> LeaderElector:
+    namespace = options.leader_election_namespace
+    if not namespace and _NAMESPACE_FILE.is_file():
+        namespace = _NAMESPACE_FILE.read_text().strip()
+    if not namespace:
+        raise ConfigError(
+            "outside a cluster there is no namespace for the lease: add --leader-election-namespace NAME, or"
+            " --disable-leader-election to run without a lease"
+        )
+    identity = f"{os.environ.get('HOSTNAME', 'kubewright')}_{uuid.uuid4()}"
+    return LeaderElector(client, clock, namespace=namespace, name=options.leader_election_name, identity=identity)

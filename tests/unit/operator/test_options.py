@@ -1,0 +1,85 @@
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from kubewright.errors import ConfigError
+from kubewright.operator.options import FLAGS, Options, parse
+from kubewright.settings import MinValuesPolicy, PreferencePolicy, Settings
+
+
+def test_nothing_given_is_the_references_defaults():
+    assert parse([], {}) == Options()
+    assert Options().settings == Settings()
+
+
+def test_a_flag_wins_over_its_variable_and_a_variable_over_the_default():
+    environment = {"BATCH_MAX_DURATION": "20s", "BATCH_IDLE_DURATION": "2s"}
+    found = parse(["--batch-idle-duration=3s"], environment).settings
+    assert (found.batch_max_duration, found.batch_idle_duration) == (timedelta(seconds=20), timedelta(seconds=3))
+
+
+@pytest.mark.parametrize("arguments", [["--log-level", "debug"], ["--log-level=debug"], ["-log-level", "debug"]])
+def test_flags_are_taken_in_every_form_that_go_takes(arguments):
+    assert parse(arguments, {}).log_level == "debug"
+
+
+def test_booleans_may_stand_bare():
+    assert not parse(["--disable-leader-election", "--log-level", "error"], {}).leader_election
+    assert parse(["--disable-leader-election", "false"], {}).leader_election
+    assert not parse([], {"DISABLE_LEADER_ELECTION": "true"}).leader_election
+
+
+def test_policies_and_gates_are_read():
+    found = parse(["--preference-policy=Ignore", "--min-values-policy=BestEffort", "--feature-gates=ReservedCapacity=false"], {})
+    assert found.settings.preference_policy is PreferencePolicy.IGNORE
+    assert found.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
+    assert not found.settings.feature_gates.reserved_capacity
+    assert not found.warnings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "text"),
+    [
+        (["--log-level", "verbose"], {}, "--log-level: 'verbose' is none of nothing, debug, info, error"),
+        ([], {"METRICS_PORT": "http"}, "environment variable METRICS_PORT: 'http' is not a whole number"),
+        (["--health-probe-port=70000"], {}, "--health-probe-port: '70000' is not a port"),
+        (["--batch-max-duration", "10"], {}, "--batch-max-duration: '10' is not a duration; write for example 10s"),
+        (["--batch-max-duration", "-5s"], {}, "must be greater than 0"),
+        (["--batch-idle-duration", "11s"], {}, "longer than batch-max-duration 10s"),
+        (["--ignore-dra-requests=yes"], {}, "'yes' is not a boolean; write true or false"),
+        (["--feature-gates=NodeRepair"], {}, "write NodeRepair=true or NodeRepair=false"),
+        (["--metrics-port"], {}, "flag needs an argument: --metrics-port"),
+        (["run"], {}, "'run' is not a flag"),
+        ([], {"VM_MEMORY_OVERHEAD_PERCENT": "7.5"}, "0.075 is 7.5 %"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_mend(arguments, environment, text):
+    with pytest.raises(ConfigError) as refused:
+        parse(arguments, environment)
+    assert text in str(refused.value)
+
+
+def test_what_is_not_heeded_is_warned_about():
+    found = parse(["--batch-idle-durtion", "3s", "--log-level=debug"], {"FEATURE_GATES": "NodeRepair=true,Foo=true"})
+    assert found.log_level == "debug"
+    assert len(found.warnings) == 3
+    assert "did you mean --batch-idle-duration?" in found.warnings[0]
+    assert "no feature gate 'Foo'" in found.warnings[1]
+    assert "NodeRepair is on, but is not supported" in found.warnings[2]
+    assert "MEMORY_LIMIT is not heeded" in parse([], {"MEMORY_LIMIT": "-1"}).warnings[0]
+
+
+def test_the_providers_flags_are_passed_on():
+    assert parse(["--reserved-enis", "2"], {"INTERRUPTION_QUEUE": "q"}).provider == {
+        "interruption-queue": "q",
+        "reserved-enis": "2",
+    }
+
+
+def test_every_flag_goes_somewhere_that_exists():
+    for flag in FLAGS:
+        where, _, field = flag.field.rpartition(".")
+        owner = Settings if where == "settings" else Options
+        names = {f.name for f in msgspec.structs.fields(owner)}
+        assert bool(flag.why_ignored) != (field in names), flag.name

@@ -1,0 +1,78 @@
+"""What is wrong with a manifest, said so that it can be mended: the field, what was found, and the lines to write instead."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import yaml
+
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One problem of one object. `mend` is a structure to be shown as YAML, or None where words must do."""
+
+    field: str
+    says: str
+    mend: Any = None
+
+    def render(self, where: str, subject: str) -> str:
+        """Whole lines for people; `where` is file and line, `subject` the object."""
+        lines = f"{where}: {subject}: {self.field}: {self.says}"
+        if self.mend is None:
+            return lines
+        return f"{lines}; write\n{indent(dump(self.mend))}"
+
+
+def dump(value: Any) -> str:
+    """YAML as people write it, without a last newline."""
+    return yaml.dump(value, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120).rstrip("\n")
+
+
+def indent(text: str, by: str = "    ") -> str:
+    return "\n".join(by + line for line in text.split("\n"))
+
+
+def nest(path: str, value: Any) -> Any:
+    """The smallest structure that has `value` at `path`: `spec.a[0].b` is {spec: {a: [{b: value}]}}."""
+    result = value
+    for name, index in reversed(_STEP.findall(path)):
+        result = [result] if index else {name: result}
+    return result
+
+
+def parent(path: str) -> str:
+    """The path one step up; "" at the top."""
+    return re.sub(r"(^|\.)[^.\[\]]+$|\[\d+\]$", "", path)
+
+
+def leaf(path: str) -> str:
+    return path.rsplit(".", 1)[-1]
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """What `word` was probably meant to be."""
+    names = sorted(known)
+    by_lower = {name.lower(): name for name in names}
+    if word.lower() in by_lower:
+        return by_lower[word.lower()]
+    close = difflib.get_close_matches(word.lower(), sorted(by_lower), n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def quoted(value: Any) -> str:
+    """A value as a message shows it; long ones are cut."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+class _Plain(yaml.SafeDumper):
+    """Block style; no aliases; lists indented under their key."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - the signature is PyYAML's
+        super().increase_indent(flow, False)

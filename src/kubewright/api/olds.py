@@ -134,9 +134,7 @@ def _node_pool(old: _Mending, *, provisioner: bool = False) -> None:
     _end_of_life(old, provisioner=provisioner)
     requests = old.take("spec.template.spec.resources")
     if requests is not None:
-        old.say(
-            "spec.template.spec.resources", f"found {quoted(requests)}, which is not read; take it out, pods' requests decide"
-        )
+        old.say("spec.template.spec.resources", f"found {quoted(requests)}, which nobody reads; take it out, pods decide")
     _labels_in(old, "spec.template.spec.requirements")
     if old.findings and old.get("spec.template.spec.requirements") is None:
         old.put("spec.template.spec.requirements", [])
@@ -329,7 +327,8 @@ def _move(old: _Mending, path: str, to: str) -> None:
 
 
 def _labels_in(old: _Mending, path: str) -> None:
-    for index, requirement in enumerate(old.get(path) or ()):
+    written = old.get(path)
+    for index, requirement in enumerate(written if isinstance(written, list) else ()):
         key = requirement.get("key") if isinstance(requirement, dict) else None
         if key in _OLD_LABELS:
             requirement["key"] = _OLD_LABELS[key]

@@ -198,10 +198,10 @@ def _check(value: Any, old: Any, schema: Schema, path: str) -> Iterator[Problem]
         raise LookupError(f"schema of {path or 'the object'}: keywords {sorted(foreign)} are not supported")
     if old is not None and value == old:
         return
-    wrong = _wrong_type(value, schema, path)
-    if wrong is not None:
-        yield from wrong
+    if value is None and schema.get("nullable"):
         return
+    # a wrong type does not end the checks: the server goes on to ask the others that fit the value
+    yield from _wrong_type(value, schema, path)
     if "enum" in schema and value not in schema["enum"]:
         allowed = tuple(str(e) for e in schema["enum"])
         listed = ", ".join(json.dumps(a) for a in allowed)
@@ -217,14 +217,11 @@ def _check(value: Any, old: Any, schema: Schema, path: str) -> Iterator[Problem]
         yield from _check_object(value, old, schema, path)
 
 
-def _wrong_type(value: Any, schema: Schema, path: str) -> list[Problem] | None:
-    """None when the type is right; [] when the value is a null that may be one."""
+def _wrong_type(value: Any, schema: Schema, path: str) -> list[Problem]:
     found = _type_of(value)
-    if value is None and schema.get("nullable"):
-        return []
     if schema.get("x-kubernetes-int-or-string"):
         if found in ("integer", "string"):
-            return None
+            return []
         problems = [
             _type_problem(path, "integer,string", found, value),
             Problem("<nil>", "FieldValueInvalid", f'Invalid value: "": "{path}" must validate at least one schema (anyOf)'),
@@ -235,11 +232,14 @@ def _wrong_type(value: Any, schema: Schema, path: str) -> list[Problem] | None:
     width = schema.get("format", "")
     if wanted == "integer" and width in _WIDTH and found in ("integer", "number"):
         if found == "integer" and -_WIDTH[width] <= value < _WIDTH[width]:
-            return None
+            return []
         whole = found == "integer" and -_WIDTH["int64"] <= value < _WIDTH["int64"]
         return [_type_problem(path, width, "int64" if whole else "float64", value), _not_whole(path, f"with format {width}")]
+    if wanted == "integer" and width in _WIDTH and found == "object":
+        # the server names neither the value nor its type here
+        return [_type_problem(path, width, "", value)]
     if wanted is None or wanted == found or (wanted == "number" and found == "integer"):
-        return None
+        return []
     return [_type_problem(path, wanted, found, value)]
 
 
@@ -291,7 +291,7 @@ def _check_list(value: list[Any], old: Any, schema: Schema, path: str) -> Iterat
         here = f"{path}[{index}]"
         key = _key_of(item, schema) if kind == "map" else item
         if kind in ("map", "set") and key in seen:
-            yield Problem(here, "FieldValueDuplicate", f"Duplicate value: {show(key)}", item, kind == "set")
+            yield Problem(here, "FieldValueDuplicate", f"Duplicate value: {show(key)}", item)
         seen.append(key)
         if "items" in schema:
             yield from _check(item, _old_item(item, old, schema), schema["items"], here)

@@ -9,7 +9,7 @@ import msgspec
 
 from kubewright.api import selectors
 from kubewright.api.meta import LabelSelector
-from kubewright.sim.apiserver import answers
+from kubewright.sim.apiserver import answers, deletion
 from kubewright.sim.apiserver.kinds import Kind
 from kubewright.sim.apiserver.table import Item
 
@@ -19,52 +19,53 @@ if TYPE_CHECKING:
 _MOST_DISRUPTED = 2000
 """Source: MaxDisruptedPodSize."""
 
+_TOO_MANY_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-def evict(
-    store: "Store", namespace: str, name: str, *, uid: str, grace_period_s: int | None, dry_run: bool, version: str = ""
-) -> None:
+class Asked(msgspec.Struct, frozen=True):
+    """The delete options that came with the eviction."""
+
+    uid: str = ""
+    resource_version: str = ""
+    grace_period_s: int | None = None
+    dry_run: bool = False
+
+
+def evict(store: "Store", namespace: str, name: str, asked: Asked) -> None:
     pods = store.kind("v1", "Pod")
-    namespace = namespace or "default"
     pod = store.peek(pods, namespace, name)
+    version = asked.resource_version
+    if not _needs_no_budget(pod):
+        deletion.check_preconditions(pods, pod, asked.uid, version)
+        budgets = _budgets_of(store, pod)
+        if len(budgets) > 1:
+            raise answers.internal(_TOO_MANY_BUDGETS)
+        if budgets and _is_unhealthy_and_free(pod, budgets[0]):
+            # No budget is spent on a pod that counts as unhealthy already; one that became ready meanwhile is not this pod.
+            version = version or pod["metadata"]["resourceVersion"]
+        elif budgets:
+            _spend(store, budgets[0], name, dry_run=asked.dry_run)
+    store.delete(
+        "v1",
+        "Pod",
+        namespace,
+        name,
+        uid=asked.uid,
+        resource_version=version,
+        grace_period_s=asked.grace_period_s,
+        dry_run=asked.dry_run,
+    )
 
-    def delete(version: str) -> None:
-        store.delete(
-            "v1",
-            "Pod",
-            namespace,
-            name,
-            uid=uid,
-            resource_version=version,
-            grace_period_s=grace_period_s,
-            dry_run=dry_run,
-        )
 
-    if _needs_no_budget(pod):
-        delete(version)
-        return
-    store.check_preconditions(pods, pod, uid, version)
-    budgets = _budgets_of(store, pod)
-    if not budgets:
-        delete(version)
-        return
-    if len(budgets) > 1:
-        raise answers.internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
-    budget = budgets[0]
-    policy = budget["spec"].get("unhealthyPodEvictionPolicy")
-    if not _is_ready(pod):
-        status = budget.get("status") or {}
-        guarded = policy != "AlwaysAllow"
-        healthy_enough = (
-            status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) and status.get("desiredHealthy", 0) > 0
-        )
-        if not guarded or healthy_enough:
-            # the pod is counted as unhealthy already, so no budget is spent; a pod that became ready meanwhile is not this pod
-            delete(version or pod["metadata"]["resourceVersion"])
-            return
-    _spend(store, budget, name, dry_run=dry_run)
-    delete(version)
+def _is_unhealthy_and_free(pod: Item, budget: Item) -> bool:
+    """Whether unhealthyPodEvictionPolicy lets this pod go without asking the budget."""
+    if _is_ready(pod):
+        return False
+    status = budget.get("status") or {}
+    always = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+    return bool(always or 0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0))
 
 
 def _needs_no_budget(pod: Item) -> bool:

@@ -5,13 +5,24 @@ write is the caller's own; what `list` and `watch` hand out is shared with the s
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
 
 from kubewright.kube.client import JsonPatch, MergePatch
-from kubewright.sim.apiserver import admission, answers, checks, defaults, patching, scaling, selection, strategies
+from kubewright.sim.apiserver import (
+    admission,
+    answers,
+    checks,
+    defaults,
+    deletion,
+    eviction,
+    patching,
+    scaling,
+    selection,
+    strategies,
+)
 from kubewright.sim.apiserver.kinds import Kind, Kinds, custom_kinds
 from kubewright.sim.apiserver.names import Names
 from kubewright.sim.apiserver.patching import StrategicPatch
@@ -23,7 +34,8 @@ WriteHook = Callable[[str, Kind, str], None]
 
 Wanted = MergePatch | JsonPatch | StrategicPatch | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
-_ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
+Warnings = list[str] | None
+"""Filled with what the server wants to tell the writer, when given."""
 
 
 class Now(Protocol):
@@ -34,11 +46,6 @@ def thaw(obj: Mapping[str, Any]) -> Item:
     """A private copy of a wire object; tuples, enums and dates become what JSON makes of them."""
     copied: Item = msgspec.json.decode(msgspec.json.encode(obj))
     return copied
-
-
-def stamp(moment: datetime) -> str:
-    """metav1.Time: whole seconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Store:
@@ -137,12 +144,12 @@ class Store:
 
     # writing
 
-    def create(self, obj: Mapping[str, Any], *, strict: bool = False, dry_run: bool = False) -> Item:
+    def create(self, obj: Mapping[str, Any], *, strict: bool = False, dry_run: bool = False, warnings: Warnings = None) -> Item:
         """Create and return what became of it. Raises AlreadyExists, Invalid, NotFound (its namespace)."""
         new = thaw(obj)
         kind = self.kind(str(new.get("apiVersion", "")), str(new.get("kind", "")))
         _metadata(new)
-        defaults.decode(kind, new, strict=strict)
+        _warn(warnings, defaults.decode(kind, new, strict=strict))
         meta = new["metadata"]
         if meta.pop("resourceVersion", ""):
             raise answers.bad_request("resourceVersion should not be set on objects to be created")
@@ -153,7 +160,7 @@ class Store:
         strategies.reset_for_create(kind, new)
         self._name(kind, meta)
         meta["uid"] = self.names.uid()
-        meta["creationTimestamp"] = stamp(self.clock.now())
+        meta["creationTimestamp"] = deletion.stamp(self.clock.now())
         defaults.fill(kind, new)
         admission.admit_create(self, kind, new)
         name = str(meta.get("name", ""))
@@ -163,7 +170,15 @@ class Store:
             raise answers.already_exists(kind, name)
         return new if dry_run else thaw(self._write("create", kind, key, new))
 
-    def update(self, obj: Mapping[str, Any], subresource: str = "", *, strict: bool = False, dry_run: bool = False) -> Item:
+    def update(
+        self,
+        obj: Mapping[str, Any],
+        subresource: str = "",
+        *,
+        strict: bool = False,
+        dry_run: bool = False,
+        warnings: Warnings = None,
+    ) -> Item:
         """Put a whole object, or only its subresource's part of it.
 
         With metadata.resourceVersion it must be the latest; without, it overwrites (custom kinds must have it).
@@ -179,7 +194,7 @@ class Store:
         if kind.custom and not meta.get("resourceVersion"):
             cause = answers.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
             raise answers.invalid(kind, key[1], [cause])
-        return self.replace("update", kind, key, old, new, subresource, strict=strict, dry_run=dry_run)
+        return self.replace("update", kind, key, old, new, subresource, strict=strict, dry_run=dry_run, warnings=warnings)
 
     def patch(
         self,
@@ -192,6 +207,7 @@ class Store:
         *,
         strict: bool = False,
         dry_run: bool = False,
+        warnings: Warnings = None,
     ) -> Item:
         """Change an object by a merge patch (a mapping), a JSON patch (a sequence) or a `StrategicPatch`.
 
@@ -204,7 +220,7 @@ class Store:
         if subresource == "scale":
             return scaling.patch(self, served, key, old, patch, dry_run=dry_run)
         new = self.patched(served, old, patch)
-        return self.replace("patch", served, key, old, new, subresource, strict=strict, dry_run=dry_run)
+        return self.replace("patch", served, key, old, new, subresource, strict=strict, dry_run=dry_run, warnings=warnings)
 
     def patched(self, kind: Kind, old: Item, patch: Wanted) -> Item:
         """What `patch` makes of `old`, before any rule is asked."""
@@ -221,6 +237,7 @@ class Store:
         *,
         strict: bool = False,
         dry_run: bool = False,
+        warnings: Warnings = None,
     ) -> Item:
         if subresource and subresource not in kind.subresources:
             raise answers.no_such_resource()
@@ -231,7 +248,7 @@ class Store:
         asked = meta.get("resourceVersion")
         if asked and asked != old["metadata"]["resourceVersion"]:
             raise answers.modified(kind, key[1])
-        defaults.decode(kind, new, strict=strict)
+        _warn(warnings, defaults.decode(kind, new, strict=strict))
         checks.check_identity(new, key)
         strategies.reconcile_update(kind, new, old, subresource)
         defaults.fill(kind, new)
@@ -242,7 +259,7 @@ class Store:
         checks.check_update(kind, new)
         if dry_run:
             return new
-        if _may_go(kind, new, old):
+        if deletion.may_go(kind, new, old):
             return thaw(self._remove(verb, kind, key, new))
         return thaw(self._write(verb, kind, key, new))
 
@@ -269,12 +286,12 @@ class Store:
         served = self.kind(api_version, kind)
         key = self._key(served, namespace, name)
         old = self.peek(served, *key)
-        self.check_preconditions(served, old, uid, resource_version)
+        deletion.check_preconditions(served, old, uid, resource_version)
         if propagation not in ("", "Foreground", "Background", "Orphan"):
             raise answers.bad_request(f'invalid propagationPolicy "{propagation}"')
         new = thaw(old)
-        grace = _grace(served, old, grace_period_s)
-        finalizers = _finalizers_for(old, propagation)
+        grace = deletion.grace(served, old, grace_period_s)
+        finalizers = deletion.finalizers_for(old, propagation)
         meta = new["metadata"]
         if finalizers:
             meta["finalizers"] = finalizers
@@ -283,31 +300,24 @@ class Store:
         held = bool(finalizers) or (served.kind == "Namespace" and bool(old.get("spec", {}).get("finalizers")))
         if grace == 0 and not held:
             return new if dry_run else thaw(self._remove("delete", served, key, new))
-        self._mark(served, new, grace)
+        deletion.mark(served, new, grace, self.clock.now())
         if new == old or dry_run:
             return new
         return thaw(self._write("delete", served, key, new))
 
-    def _mark(self, kind: Kind, new: Item, grace: int) -> None:
-        meta = new["metadata"]
-        left = meta.get("deletionGracePeriodSeconds")
-        if "deletionTimestamp" in meta and (left is None or left <= grace):
-            return
-        first = "deletionTimestamp" not in meta
-        meta["deletionTimestamp"] = stamp(self.clock.now() + timedelta(seconds=grace))
-        meta["deletionGracePeriodSeconds"] = grace
-        if first and meta.get("generation"):
-            meta["generation"] += 1
-        if kind.kind == "Namespace" and not kind.group:
-            new.setdefault("status", {})["phase"] = "Terminating"
-
     def evict(
-        self, namespace: str, name: str, *, uid: str = "", grace_period_s: int | None = None, dry_run: bool = False
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_s: int | None = None,
+        dry_run: bool = False,
     ) -> None:
         """POST pods/eviction. Raises TooManyRequests (a budget says no), NotFound, Conflict, ServerUnavailable (two budgets)."""
-        from kubewright.sim.apiserver import eviction  # noqa: PLC0415 - it needs Store's type
-
-        eviction.evict(self, namespace, name, uid=uid, grace_period_s=grace_period_s, dry_run=dry_run)
+        asked = eviction.Asked(uid=uid, resource_version=resource_version, grace_period_s=grace_period_s, dry_run=dry_run)
+        eviction.evict(self, namespace or "default", name, asked)
 
     def bind(self, namespace: str, name: str, node: str, *, uid: str = "") -> None:
         """POST pods/binding, as a scheduler does. Raises NotFound, Conflict (it has a node, or is being deleted)."""
@@ -322,7 +332,7 @@ class Store:
         new["spec"]["nodeName"] = node
         conditions = [c for c in new["status"].get("conditions", []) if c["type"] != "PodScheduled"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
-        new["status"]["conditions"] = [*conditions, {**scheduled, "lastTransitionTime": stamp(self.clock.now())}]
+        new["status"]["conditions"] = [*conditions, {**scheduled, "lastTransitionTime": deletion.stamp(self.clock.now())}]
         self._write("bind", pods, key, new)
 
     def compact(self) -> None:
@@ -339,16 +349,11 @@ class Store:
     # for the server's own subresources
 
     def stamp(self) -> str:
-        return stamp(self.clock.now())
+        return deletion.stamp(self.clock.now())
 
     @staticmethod
     def thawed(obj: Mapping[str, Any]) -> Item:
         return thaw(obj)
-
-    @staticmethod
-    def check_preconditions(kind: Kind, old: Item, uid: str, resource_version: str) -> None:
-        """Raises Conflict: another object, or another version of it, is there."""
-        _check_preconditions(kind, old, uid, resource_version)
 
     def write(self, verb: str, kind: Kind, key: Key, new: Item) -> Item:
         """Land a write that has passed every rule."""
@@ -406,60 +411,13 @@ class Store:
         meta["name"] = name
 
 
+def _warn(warnings: Warnings, unknown: Sequence[str]) -> None:
+    if warnings is not None:
+        warnings.extend(f'unknown field "{path}"' for path in unknown)
+
+
 def _metadata(obj: Item) -> Item:
     meta = obj.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise answers.bad_request("metadata: it must be an object")
     return meta
-
-
-def _may_go(kind: Kind, new: Item, old: Item) -> bool:
-    """Whether this update took away the last thing that held a deleted object."""
-    meta = new["metadata"]
-    if "deletionTimestamp" not in old["metadata"] or meta.get("finalizers"):
-        return False
-    if kind.kind == "Namespace" and not kind.group and new.get("spec", {}).get("finalizers"):
-        return False
-    return not old["metadata"].get("deletionGracePeriodSeconds")
-
-
-def _check_preconditions(kind: Kind, old: Item, uid: str, resource_version: str) -> None:
-    meta = old["metadata"]
-    if uid and uid != meta["uid"]:
-        raise answers.conflict(
-            kind,
-            meta["name"],
-            f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). "
-            "The object might have been deleted and then recreated",
-        )
-    if resource_version and resource_version != meta["resourceVersion"]:
-        raise answers.conflict(
-            kind,
-            meta["name"],
-            f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion in record "
-            f"({meta['resourceVersion']}). The object might have been modified",
-        )
-
-
-def _grace(kind: Kind, old: Item, asked: int | None) -> int:
-    """Seconds that a deleted pod has left. Source: k8s.io/kubernetes pkg/registry/core/pod strategy CheckGracefulDelete."""
-    if kind.kind != "Pod" or kind.group:
-        return 0
-    spec = old.get("spec", {})
-    period = asked if asked is not None else spec.get("terminationGracePeriodSeconds", 30)
-    if not spec.get("nodeName") or old.get("status", {}).get("phase") in ("Succeeded", "Failed"):
-        return 0
-    return int(period) if period >= 0 else 1
-
-
-def _finalizers_for(old: Item, propagation: str) -> list[str]:
-    """The finalizers that make the garbage collector do as asked."""
-    current = list(old["metadata"].get("finalizers", []))
-    if not propagation:
-        return current
-    kept = [f for f in current if f not in (_ORPHAN, _FOREGROUND)]
-    if propagation == "Orphan":
-        return [*kept, _ORPHAN]
-    if propagation == "Foreground":
-        return [*kept, _FOREGROUND]
-    return kept

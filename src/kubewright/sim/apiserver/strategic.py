@@ -99,9 +99,14 @@ def merge_key(model: Any, name: str) -> str:
     return _MERGE_KEYS.get((model.__name__, name), "")
 
 
+def is_set(model: Any, name: str) -> bool:
+    """Whether list `name` of `model` holds plain values that are merged as a set."""
+    return model is not None and (model.__name__, name) in _SET_LISTS
+
+
 def _list(model: Any, name: str, field: Field | None, old: list[Any], patch: list[Any], order: Any) -> list[Any]:
     key = merge_key(model, name)
-    if model is not None and (model.__name__, name) in _SET_LISTS:
+    if is_set(model, name):
         merged = [*old, *(value for value in patch if value not in old)]
         return _ordered(merged, order, "")
     if not key:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kubewright.api.meta import Object
+from kubewright.api.meta import ObjectMeta
 from kubewright.errors import AlreadyExists, Conflict, Gone, NotFound
 from kubewright.kube import wire
 from kubewright.kube.client import EventType, Listing, MergePatch, Patch, WatchEvent
@@ -53,9 +53,7 @@ class MemoryClient:
         self._record(EventType.DELETED, msgspec.structs.replace(old, metadata=meta))
 
     def bookmark(self, kind: Any) -> None:
-        self._record(
-            EventType.BOOKMARK, kind(metadata=msgspec.structs.replace(Object().metadata, resource_version=str(self.version)))
-        )
+        self._record(EventType.BOOKMARK, kind(metadata=ObjectMeta(resource_version=str(self.version))))
 
     def compact(self) -> None:
         """Forget the history: watches from before now get 410."""

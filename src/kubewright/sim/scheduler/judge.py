@@ -14,7 +14,7 @@ from kubewright.sim.scheduler.filters import Reasons
 from kubewright.sim.scheduler.nodes import NodeState
 from kubewright.sim.scheduler.pods import PodFacts, Spread
 from kubewright.sim.scheduler.storage import Storage
-from kubewright.sim.scheduler.topology import AffinityCount, NamespaceLabels, SpreadCount
+from kubewright.sim.scheduler.topology import AffinityCount, NamespaceLabels, SoftCount, SpreadCount
 
 _ENOUGH_NODES = 100
 """A pod is judged by the best of this many nodes at least. Source: kube-scheduler minFeasibleNodesToFind."""
@@ -38,7 +38,7 @@ class _Kind:
         self.refused: list[Reasons] = []
         self.spreads: list[SpreadCount] = []
         self.affinity: AffinityCount | None = None
-        self.soft: Sequence[Spread] | None = None
+        self.soft: Sequence[SoftCount] | None = None
         self.next = 0
         self.no: tuple[int, str] | None = None
         """(placements at that time, message) of the last failure."""
@@ -77,7 +77,9 @@ class Pass:
         if not feasible:
             return self._no(kind, filters.sentence(len(self._nodes), refused))
         if kind.soft is None:
-            kind.soft = pod.soft_spread or (() if pod.hard_spread else self._default_spreads(pod))
+            soft = pod.soft_spread or (() if pod.hard_spread else self._default_spreads(pod))
+            needed = scores.labels_needed(soft)
+            kind.soft = [SoftCount(pod, spread, needed, self._nodes) for spread in soft]
         return Verdict(scores.best(pod, feasible, self._nodes, kind.soft, self._namespaces))
 
     def placed(self, pod: PodFacts, node: NodeState) -> None:
@@ -87,6 +89,8 @@ class Pass:
         for kind in self._kinds.values():
             for spread in kind.spreads:
                 spread.placed(pod, node)
+            for soft in kind.soft or ():
+                soft.placed(pod, node)
             if kind.affinity is not None:
                 kind.affinity.placed(pod, node)
             elif pod.anti_affinity:

@@ -6,13 +6,13 @@ Source: k8s.io/kubernetes v1.36 pkg/scheduler/apis/config/v1/default_plugins.go 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kubewright.sim.objects import LABEL_HOSTNAME
-from kubewright.sim.scheduler import filters, topology
+from kubewright.sim.scheduler import filters
 from kubewright.sim.scheduler.nodes import NodeState
 from kubewright.sim.scheduler.pods import PodFacts, Spread, Term
-from kubewright.sim.scheduler.topology import Domain, NamespaceLabels
+from kubewright.sim.scheduler.topology import Domain, NamespaceLabels, SoftCount
 
 TAINT_WEIGHT = 3
 AFFINITY_WEIGHT = 2
@@ -27,10 +27,10 @@ def best(
     pod: PodFacts,
     feasible: Sequence[NodeState],
     every: Sequence[NodeState],
-    spreads: Sequence[Spread],
+    spreads: Sequence[SoftCount],
     namespaces: NamespaceLabels,
 ) -> NodeState:
-    """The node to take among `feasible`; `every` node counts towards spread and pod affinity. `spreads`: the soft ones."""
+    """The node to take among `feasible`; `every` node counts towards pod affinity. `spreads`: the soft constraints' counts."""
     if len(feasible) == 1:
         return feasible[0]
     totals = [_room(pod, node) * ROOM_WEIGHT + _balance(pod, node) * BALANCE_WEIGHT for node in feasible]
@@ -38,7 +38,7 @@ def best(
     if pod.preferred:
         _add(totals, AFFINITY_WEIGHT, _normalised([_preferred(pod, n) for n in feasible]))
     if spreads:
-        _add(totals, SPREAD_WEIGHT, _spread(pod, feasible, every, spreads))
+        _add(totals, SPREAD_WEIGHT, _spread(feasible, spreads))
     wanted = _pod_affinity(pod, every, namespaces)
     if wanted:
         _add(totals, POD_AFFINITY_WEIGHT, _stretched([sum(wanted.get(d, 0) for d in n.labels.items()) for n in feasible]))
@@ -94,24 +94,25 @@ def _preferred(pod: PodFacts, node: NodeState) -> int:
     return sum(p.weight for p in pod.preferred if p.weight and filters.term_selects(p.preference, node))
 
 
-def _spread(pod: PodFacts, feasible: Sequence[NodeState], every: Sequence[NodeState], spreads: Sequence[Spread]) -> list[int]:
-    needed = [] if all(s.default for s in spreads) else [s.topology_key for s in spreads]
+def labels_needed(spreads: Sequence[Spread]) -> list[str]:
+    """The labels without which a node counts for no soft constraint; the cluster's own ask for none."""
+    return [] if all(s.default for s in spreads) else [s.topology_key for s in spreads]
+
+
+def _spread(feasible: Sequence[NodeState], counts: Sequence[SoftCount]) -> list[int]:
+    needed = labels_needed([c.spread for c in counts])
     known = [all(key in node.labels for key in needed) for node in feasible]
+    here = [node for node, ok in zip(feasible, known, strict=True) if ok]
     raw = [0.0 for _ in feasible]
-    for spread in spreads:
-        key = spread.topology_key
-        here = [n for n, ok in zip(feasible, known, strict=True) if ok]
-        if key == LABEL_HOSTNAME:
-            counts = {}
-            weight = math.log(len(here) + 2)
-        else:
-            values = {n.labels.get(key, ""): None for n in here}
-            counts = _domain_counts(pod, spread, every, needed, values)
-            weight = math.log(len(values) + 2)
+    for count in counts:
+        key, skew = count.spread.topology_key, count.spread.max_skew
+        per_node = key == LABEL_HOSTNAME
+        domains = len(here) if per_node else len({node.labels.get(key, "") for node in here})
+        weight = math.log(domains + 2)
         for index, node in enumerate(feasible):
             if known[index] and key in node.labels:
-                count = topology.count_on(node, spread, pod.namespace) if key == LABEL_HOSTNAME else counts[node.labels[key]]
-                raw[index] += count * weight + spread.max_skew - 1
+                matching = count.on_node(node) if per_node else count.in_domain(node.labels[key])
+                raw[index] += matching * weight + skew - 1
     # Go rounds halves away from zero
     scores = [math.floor(score + 0.5) for score in raw]
     counted = [score for score, ok in zip(scores, known, strict=True) if ok]
@@ -122,18 +123,6 @@ def _spread(pod: PodFacts, feasible: Sequence[NodeState], every: Sequence[NodeSt
         0 if not ok else _TOP if high == 0 else _TOP * (high + low - score) // high
         for score, ok in zip(scores, known, strict=True)
     ]
-
-
-def _domain_counts(
-    pod: PodFacts, spread: Spread, every: Sequence[NodeState], needed: Sequence[str], values: Mapping[str, None]
-) -> dict[str, int]:
-    counts = dict.fromkeys(values, 0)
-    for node in every:
-        value = node.labels.get(spread.topology_key, "")
-        if value not in counts or any(k not in node.labels for k in needed) or not topology.included(spread, pod, node):
-            continue
-        counts[value] += topology.count_on(node, spread, pod.namespace)
-    return counts
 
 
 def _pod_affinity(pod: PodFacts, every: Sequence[NodeState], namespaces: NamespaceLabels) -> dict[Domain, int]:

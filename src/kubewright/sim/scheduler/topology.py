@@ -5,7 +5,7 @@ What a kind of pod needs counted is counted once a pass, over groups of pods tha
 Source: k8s.io/kubernetes v1.36 pkg/scheduler/framework/plugins/{podtopologyspread,interpodaffinity}.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kubewright.api import selectors
 from kubewright.api.meta import Labels
@@ -73,6 +73,35 @@ def count_on(node: NodeState, spread: Spread, namespace: str) -> int:
         for group in node.alike.values()
         if group.example.namespace == namespace and selectors.matches(spread.selector, group.example.labels)
     )
+
+
+class SoftCount:
+    """The same for a soft constraint, which only moves scores: by domain, and by node."""
+
+    def __init__(self, pod: PodFacts, spread: Spread, needed: Sequence[str], nodes: Iterable[NodeState]) -> None:
+        self.spread = spread
+        self._pod = pod
+        self._needed = needed
+        self._by_value: dict[str, int] = {}
+        self._by_node: dict[str, int] = {}
+        for node in nodes:
+            self._add(node, count_on(node, spread, pod.namespace))
+
+    def in_domain(self, value: str) -> int:
+        return self._by_value.get(value, 0)
+
+    def on_node(self, node: NodeState) -> int:
+        return self._by_node[node.name]
+
+    def placed(self, pod: PodFacts, node: NodeState) -> None:
+        if pod.namespace == self._pod.namespace and selectors.matches(self.spread.selector, pod.labels):
+            self._add(node, 1)
+
+    def _add(self, node: NodeState, count: int) -> None:
+        self._by_node[node.name] = self._by_node.get(node.name, 0) + count
+        if all(key in node.labels for key in self._needed) and included(self.spread, self._pod, node):
+            value = node.labels.get(self.spread.topology_key, "")
+            self._by_value[value] = self._by_value.get(value, 0) + count
 
 
 class AffinityCount:

@@ -30,20 +30,28 @@ _SCALES = {"ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "Deployment": "app
 
 class PodDisruptionBudgets(Reconciler):
     def start(self) -> None:
-        self.view.on("PodDisruptionBudget", self.enqueue_object)
+        self._selectors: dict[Key, LabelSelector | None] = {}
+        self.view.on("PodDisruptionBudget", self._budget_changed)
         self.view.on("Pod", self._pod_changed)
         for kind in ("Deployment", "ReplicaSet", "StatefulSet"):
             self.view.on(kind, self._scale_changed)
 
+    def _budget_changed(self, before: Item | None, after: Item | None) -> None:
+        key = key_of(after or before or {})
+        if after is None:
+            self._selectors.pop(key, None)
+            return
+        selector = after["spec"].get("selector")
+        self._selectors[key] = msgspec.convert(selector, LabelSelector) if selector is not None else None
+        self.enqueue(key)
+
     def _pod_changed(self, before: Item | None, after: Item | None) -> None:
-        seen: set[Key] = set()
-        for pod in (before, after):
-            if pod is None:
-                continue
-            for budget in self.view.objects("policy/v1", "PodDisruptionBudget", key_of(pod)[0]):
-                if key_of(budget) not in seen and _picks(budget, pod):
-                    seen.add(key_of(budget))
-                    self.enqueue(key_of(budget))
+        if before is not None and after is not None and _counted_by(before) == _counted_by(after):
+            return
+        space = key_of(after or before or {})[0]
+        for key, selector in self._selectors.items():
+            if key[0] == space and any(pod is not None and _picks(selector, pod) for pod in (before, after)):
+                self.enqueue(key)
 
     def _scale_changed(self, before: Item | None, after: Item | None) -> None:
         if before is not None and after is not None and before["spec"].get("replicas") == after["spec"].get("replicas"):
@@ -55,7 +63,8 @@ class PodDisruptionBudgets(Reconciler):
         budget = self.view.get("policy/v1", "PodDisruptionBudget", key)
         if budget is None or is_terminating(budget):
             return
-        pods = [p for p in self.view.objects("v1", "Pod", key[0]) if _picks(budget, p) and is_active(p)]
+        selector = self._selectors[key]
+        pods = [p for p in self.view.objects("v1", "Pod", key[0]) if _picks(selector, p) and is_active(p)]
         expected = self._expected(budget, pods)
         if expected is None:
             self._write(budget, 0, 0, 0, 0, {}, reason="SyncFailed")
@@ -148,7 +157,11 @@ class PodDisruptionBudgets(Reconciler):
             self.store.patch("policy/v1", "PodDisruptionBudget", *key_of(budget), {"status": status}, "status")
 
 
-def _picks(budget: Item, pod: Item) -> bool:
-    selector = budget["spec"].get("selector")
-    wanted = msgspec.convert(selector, LabelSelector) if selector is not None else None
-    return selectors.matches(wanted, pod["metadata"].get("labels") or {})
+def _picks(selector: LabelSelector | None, pod: Item) -> bool:
+    return selectors.matches(selector, pod["metadata"].get("labels") or {})
+
+
+def _counted_by(pod: Item) -> tuple[object, ...]:
+    """What a budget reads of a pod."""
+    meta = pod["metadata"]
+    return is_active(pod), is_ready(pod), meta.get("labels"), meta.get("ownerReferences")

@@ -52,14 +52,18 @@ class ClaimLifecycle:
     async def _live(self, read: NodeClaim) -> timedelta | None:
         actor = self._on.actor
         claim = await actor.update(read, launch.finalized(read))
+        current = claim
         if launch.wanted(claim):
             launched = await self._launch(claim)
             if launched is None:
                 return None
-            claim = launched
+            current = launched
         now = self._on.clock.now()
-        found = self._on.mirror.nodes_of(claim)
-        current, step = registration.register(claim, found, now)
+        found = self._on.mirror.nodes_of(current)
+        if found:
+            # What is known of the machine is written before its Node is touched; without a Node one write does for both.
+            claim = current = await actor.update(claim, current)
+        current, step = registration.register(current, found, now)
         came_to_life = claims.is_set(current, claims.REGISTERED) and not claims.is_set(claim, claims.REGISTERED)
         fresh = await actor.act(step)
         found = tuple(cast("Node", fresh.get(n.metadata.uid, n)) for n in found)
@@ -78,7 +82,7 @@ class ClaimLifecycle:
         return sooner(sooner(step.again, more.again), verdict.step.again)
 
     async def _launch(self, claim: NodeClaim) -> NodeClaim | None:
-        """The claim with its machine; None when it was given up."""
+        """The claim with its machine, not written yet; None when it was given up."""
         actor = self._on.actor
         machine = self._machines.get(claim.metadata.uid)
         if machine is None:
@@ -101,7 +105,7 @@ class ClaimLifecycle:
             dict(machine.allocatable),
             machine.image_id,
         )
-        return await actor.update(claim, launch.succeeded(claim, launched, self._on.clock.now()))
+        return launch.succeeded(claim, launched, self._on.clock.now())
 
     async def _tell_pool(self, effects: tuple[Effect, ...]) -> None:
         """Best effort: the pool's health is a hint, and the pool may have changed under us."""

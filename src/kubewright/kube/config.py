@@ -4,9 +4,11 @@ lightkube reads, selects and authenticates; this module finds the file, looks fo
 drop, and says so by file and field.
 """
 
+import base64
 import binascii
 import os
 import ssl
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from kubewright.kube.execauth import ExecAuth
 
 DEFAULT_FILE = "~/.kube/config"
 
+_FIELDS = {"certificate_auth": "certificate-authority", "client_cert": "client-certificate", "client_key": "client-key"}
+"""lightkube's name → the kubeconfig's."""
 _USER_REFUSED = ("auth-provider", "as", "as-uid", "as-groups", "as-user-extra")
 
 
@@ -101,7 +105,7 @@ def _from_file(path: Path, context: str, environment: Mapping[str, str]) -> Conn
     try:
         single = KubeConfig.from_dict(
             {
-                "clusters": [{"name": chosen["cluster"], "cluster": _without(cluster, "certificate-authority")}],
+                "clusters": [{"name": chosen["cluster"], "cluster": cluster}],
                 "contexts": [{"name": context, "context": chosen}],
                 "users": [{"name": user_name, "user": user}] if user_name else [],
             },
@@ -191,13 +195,33 @@ def _check(path: Path, cluster_name: str, cluster: Mapping[str, Any], user_name:
 
 def _verify(path: Path, single: SingleConfig) -> ssl.SSLContext:
     cluster, user = single.cluster, single.user or User()
-    try:
-        return verify_cluster(cluster, user, single.abs_file, trust_env=True)
-    except (ssl.SSLError, binascii.Error, ValueError, OSError) as error:
-        raise ConfigError(
-            f"{path}: the certificates of context {single.context_name!r} cannot be used ({error}): expected PEM, in base64 in "
-            "the fields that end in -data (certificate-authority, client-certificate, client-key)"
-        ) from error
+    # The ssl module reads client keys from files only; these are ours alone and gone when the context has them.
+    with tempfile.TemporaryDirectory(prefix="kubewright-") as directory:
+        for holder, field in (
+            (cluster, "certificate_auth"),
+            (user, "client_cert"),
+            (user, "client_key"),
+        ):
+            encoded = getattr(holder, f"{field}_data")
+            if not encoded:
+                continue
+            file = Path(directory, field)
+            try:
+                file.write_bytes(base64.b64decode(encoded, validate=True))
+            except binascii.Error as error:
+                raise ConfigError(
+                    f"{path}: {_FIELDS[field]}-data of context {single.context_name!r} is not base64 ({error}): "
+                    "encode the PEM file with `base64 -w0`"
+                ) from error
+            setattr(holder, field, str(file))
+            setattr(holder, f"{field}_data", None)
+        try:
+            return verify_cluster(cluster, user, single.abs_file, trust_env=True)
+        except (ssl.SSLError, ValueError, OSError) as error:
+            raise ConfigError(
+                f"{path}: the certificates of context {single.context_name!r} cannot be used ({error}): expected PEM, in base64 "
+                "in the fields that end in -data (certificate-authority, client-certificate, client-key)"
+            ) from error
 
 
 def _auth(path: Path, single: SingleConfig, raw: Mapping[str, Any], environment: Mapping[str, str]) -> httpx2.Auth | None:
@@ -216,11 +240,6 @@ def _auth(path: Path, single: SingleConfig, raw: Mapping[str, Any], environment:
 
 def _has(holder: Mapping[str, Any], field: str) -> bool:
     return bool(holder.get(field) or holder.get(f"{field}-data"))
-
-
-def _without(cluster: dict[str, Any], field: str) -> dict[str, Any]:
-    """Where both are given, kubectl lets the data win and lightkube the file."""
-    return {k: v for k, v in cluster.items() if k != field} if cluster.get(f"{field}-data") else cluster
 
 
 def _shape(value: object) -> str:

@@ -29,7 +29,7 @@ _LEVEL_NAMES = {"warning": "WARN", "critical": "ERROR", "exception": "ERROR"}
 _FIRST = ("level", "time", "logger", "message", "commit", "controller", "namespace", "name", "reconcileID")
 _SECRET_KEY = re.compile(r"(?i)(token|password|passwd|authorization|credential|secret(?!name|-name|_name)|private.?key)$")
 _SECRET_TEXT = re.compile(
-    r"(?i)((?:bearer|basic)\s+)[\w.~+/=-]{8,}"  # an Authorization header
+    r"(?i)((?:\bbearer|\bauthorization\W{1,3}\w+)\s+)[\w.~+/=-]{8,}"  # an Authorization header
     r"|(\b\w[\w+.-]*://[^\s:/@]*:)[^\s@/]+(?=@)"  # a password in a URL
     r"|(\beyJ)[\w-]{10,}\.[\w-]{10,}\.[\w-]*"  # a JSON web token
 )

@@ -122,8 +122,9 @@ class LeaderElector:
         now = _micro_time(self._clock.now())
         try:
             async with asyncio.timeout(self._retry_period.total_seconds()):
+                # Removed and not "": newer API servers refuse an empty holder, and all take none for nobody.
                 await self._patch(
-                    self._seen, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
+                    self._seen, {"holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
                 )
         except (KubeError, TimeoutError) as error:
             self._log.warning("lease was not released", error=str(error) or "timed out")

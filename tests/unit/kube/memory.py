@@ -116,6 +116,7 @@ class MemoryClient:
         if (kind, key) not in self.objects:
             raise NotFound(404, "NotFound", f"{key} not found")
         assert isinstance(patch, MergePatch)
+        assert patch.body.get("spec", {}).get("holderIdentity") != "", "a real API server refuses an empty holder"
         now = self.objects[kind, key]
         wanted = patch.body.get("metadata", {}).get("resourceVersion")
         if wanted is not None and wanted != now.metadata.resource_version:

@@ -14,8 +14,6 @@ from kubewright.sim.apiserver.shapes import Decoder
 
 Item = dict[str, Any]
 
-FIELD_VALIDATION_NAMES = ("", "Ignore", "Warn", "Strict")
-
 
 def decode(kind: Kind, obj: Item, *, strict: bool) -> list[str]:
     """Bring `obj` into the kind's form, and return the paths that were dropped because nobody knows them.
@@ -26,7 +24,7 @@ def decode(kind: Kind, obj: Item, *, strict: bool) -> list[str]:
     decoder = Decoder(kind)
     if kind.custom:
         obj["metadata"] = decoder.struct(meta_v1.ObjectMeta, obj["metadata"], "metadata")
-        decoder.unknown += customs.prune(kind, obj)
+        decoder.unknown += customs.prune_and_fill(kind, obj)
     else:
         decoded = decoder.struct(kind.model, obj, "")
         obj.clear()
@@ -41,11 +39,8 @@ def decode(kind: Kind, obj: Item, *, strict: bool) -> list[str]:
 
 
 def fill(kind: Kind, obj: Item) -> None:
-    """Fill in what was not said, in place."""
-    if kind.custom:
-        customs.fill(kind, obj)
-        return
-    filler = _FILLERS.get((kind.group, kind.kind))
+    """Fill in what was not said, in place; custom kinds were filled when they were decoded."""
+    filler = None if kind.custom else _FILLERS.get((kind.group, kind.kind))
     if filler is not None:
         filler(obj)
 

@@ -256,7 +256,7 @@ class Store:
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
         if new == old:
             return thaw(old)
-        checks.check_update(kind, new)
+        checks.check_update(kind, new, old)
         if dry_run:
             return new
         if deletion.may_go(kind, new, old):

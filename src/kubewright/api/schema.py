@@ -235,12 +235,13 @@ def _wrong_type(value: Any, schema: Schema, path: str) -> list[Problem]:
             return []
         whole = found == "integer" and -_WIDTH["int64"] <= value < _WIDTH["int64"]
         return [_type_problem(path, width, "int64" if whole else "float64", value), _not_whole(path, f"with format {width}")]
-    if wanted == "integer" and width in _WIDTH and found == "object":
+    if wanted == "integer" and width in _WIDTH and found in ("object", "boolean"):
         # the server names neither the value nor its type here
         return [_type_problem(path, width, "", value)]
     if wanted is None or wanted == found or (wanted == "number" and found == "integer"):
         return []
-    return [_type_problem(path, wanted, found, value)]
+    problems = [_type_problem(path, wanted, found, value)]
+    return problems + ([_not_whole(path, "(default format)")] if wanted == "integer" and found == "number" else [])
 
 
 def _not_whole(path: str, form: str) -> Problem:

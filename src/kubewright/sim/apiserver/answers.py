@@ -14,7 +14,6 @@ from kubewright.errors import (
     Forbidden,
     Gone,
     Invalid,
-    KubeError,
     NotFound,
     ServerUnavailable,
     TooManyRequests,
@@ -99,8 +98,8 @@ def patch_rejected() -> Invalid:
     return Invalid(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
-def bad_request(text: str) -> KubeError:
-    return KubeError(400, "BadRequest", text)
+def bad_request(text: str) -> Invalid:
+    return Invalid(400, "BadRequest", text)
 
 
 def forbidden(kind: Kind, name: str, why: str) -> Forbidden:
@@ -120,13 +119,13 @@ def internal(text: str) -> ServerUnavailable:
     return ServerUnavailable(500, "InternalError", text)
 
 
-def not_allowed(kind: Kind, verb: str) -> KubeError:
+def not_allowed(kind: Kind, verb: str) -> Invalid:
     text = f"the server does not allow this method on the requested resource: {verb} on {kind.resource}"
-    return KubeError(405, "MethodNotAllowed", text, {"kind": kind.plural} | ({"group": kind.group} if kind.group else {}))
+    return Invalid(405, "MethodNotAllowed", text, {"kind": kind.plural} | ({"group": kind.group} if kind.group else {}))
 
 
-def unsupported_media(text: str) -> KubeError:
-    return KubeError(415, "UnsupportedMediaType", text)
+def unsupported_media(text: str) -> Invalid:
+    return Invalid(415, "UnsupportedMediaType", text)
 
 
 def _details(kind: Kind, name: str) -> dict[str, Any]:

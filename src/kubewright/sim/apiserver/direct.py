@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kubewright.api.meta import Object
+from kubewright.kube import wire
 from kubewright.kube.client import EventType, Listing, Patch, WatchEvent
 from kubewright.sim.apiserver.store import Store
 
@@ -31,10 +32,11 @@ class DirectClient:
         self.after: list[CallHook] = []
 
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
+        wire.path(kind, namespace, name)  # refuses what the wire could not say
         await asyncio.sleep(0)
         resource = kind.RESOURCE
         served = self._store.kind(resource.api_version, resource.kind)
-        return msgspec.convert(self._store.peek(served, namespace or "default", name), kind)
+        return msgspec.convert(self._store.peek(served, namespace, name), kind)
 
     async def list(self, kind: type[T], namespace: str = "", *, labels: str = "", fields: str = "") -> Listing[T]:
         await asyncio.sleep(0)
@@ -52,12 +54,15 @@ class DirectClient:
             yield WatchEvent(type=EventType(name), object=msgspec.convert(item, kind))
 
     async def create(self, obj: T) -> T:
-        resource = obj.RESOURCE
-        written = msgspec.to_builtins(obj) | {"apiVersion": resource.api_version, "kind": resource.kind}
+        if obj.RESOURCE.namespaced and not obj.namespace:
+            raise ValueError(f"{obj.RESOURCE.kind} {obj.name!r} is namespaced, but no namespace was given")
+        wire.path(type(obj), obj.namespace)
+        written = wire.body(obj)
         key = f"{obj.namespace}/{obj.name}" if obj.namespace else obj.name or f"{obj.metadata.generate_name}?"
         return msgspec.convert(await self._write("create", obj, key, lambda: self._store.create(written)), type(obj))
 
     async def patch(self, kind: type[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
+        wire.path(kind, namespace, name)
         resource = kind.RESOURCE
 
         def call() -> dict[str, Any]:
@@ -76,6 +81,7 @@ class DirectClient:
         grace_period_s: int | None = None,
         propagation: str = "",
     ) -> None:
+        wire.path(kind, namespace, name)
         resource = kind.RESOURCE
 
         def call() -> dict[str, Any]:

@@ -11,7 +11,7 @@ import msgspec
 from kubewright.api import crds, cron, duration, quantity, schema, validation
 from kubewright.api.contradictions import contradictions
 from kubewright.api.crds import parts
-from kubewright.api.findings import Finding, leaf, nearest, nest, parent, quoted
+from kubewright.api.findings import NO_QUANTITY, Finding, leaf, near_quantity, nearest, nest, parent, quoted
 from kubewright.api.karpenter import NodePool
 from kubewright.api.rules.aws import FAMILIES
 
@@ -87,7 +87,7 @@ def check(obj: Obj) -> Iterator[Finding]:
     yield from (_finding(p, root) for p in problems)
     if any(p.blocking for p in problems):
         return
-    yield from _amounts(full, root, "")
+    yield from _amounts(full, root, "", {p.field for p in problems})
     if obj["kind"] == "NodePool":
         yield from _node_pool(full, problems)
     elif obj["kind"] == "NodeClaim":
@@ -123,13 +123,17 @@ def _finding(problem: schema.Problem, root: schema.Schema) -> Finding:
         says = f"found {quoted(found)}; it must be one of {', '.join(problem.allowed)}"
         return Finding(path, says, nest(path, right))
     if problem.reason == "FieldValueTypeInvalid":
-        return Finding(path, _type_text(found, node), nest(path, _converted(found, node, name)))
+        return Finding(path, _type_text(found, node), nest(path, _converted(found, node, name, path)))
     if problem.reason in ("FieldValueTooMany", "FieldValueTooLong", "FieldValueDuplicate"):
         return Finding(path, f"found {quoted(found)}: {problem.message}; take out what is too much")
     rule = problem.message.removeprefix(f"Invalid value: {schema.show(found)}: ").removeprefix("Invalid value: ")
     for start, mended in _BY_RULE:
         if start in rule:
             return Finding(path, f"found {quoted(found)}: {rule}", mended or _AMI)
+    if "is restricted" in rule or "restricted tag" in rule:
+        return Finding(path, f"found {quoted(found)}: {rule}; take it out, or use a name of a domain of your own")
+    if node is not None and node.get("pattern") == parts.QUANTITY and isinstance(found, str):
+        return Finding(path, f"found {quoted(found)}, {NO_QUANTITY}", nest(path, near_quantity(found)))
     if not isinstance(found, dict | list) and node is not None and "pattern" in node:
         shape = f"it must match {node['pattern']}"
         return Finding(
@@ -139,12 +143,10 @@ def _finding(problem: schema.Problem, root: schema.Schema) -> Finding:
         low, high = node.get("minimum", found), node.get("maximum", found)
         says = f"found {found}; it must be from {node.get('minimum', 'any')} to {node.get('maximum', 'any')}"
         return Finding(path, says, nest(path, min(max(found, low), high)))
-    return Finding(path, f"found {quoted(found)}: {rule}", _rule_mend(path, name, rule, found))
+    return Finding(path, f"found {quoted(found)}: {rule}", _rule_mend(path, name, found))
 
 
-def _rule_mend(path: str, name: str, rule: str, found: Any) -> Any:
-    if "is restricted" in rule or "restricted tag" in rule:
-        return None
+def _rule_mend(path: str, name: str, found: Any) -> Any:
     if name == "alias":
         family = nearest(str(found).partition("@")[0], FAMILIES) or "al2023"
         return nest(path, f"{family}@latest")
@@ -167,8 +169,6 @@ def _mended_requirement(requirement: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mended_text(path: str, name: str, node: schema.Schema) -> Any:
-    if node["pattern"] == parts.QUANTITY:
-        return nest(path, "100Gi" if "memory" in path or "storage" in path else "100")
     if node["pattern"] in (parts.LABEL_VALUE, parts.QUALIFIED_NAME):
         return nest(path, _EXAMPLES.get(name, "my-value"))
     if name == "id" or name.endswith("ID"):
@@ -195,7 +195,7 @@ def _kind_name(node: schema.Schema | None) -> str:
     return names.get(str(node.get("type")) if node else "", "of another type")
 
 
-def _converted(found: Any, node: schema.Schema | None, name: str) -> Any:
+def _converted(found: Any, node: schema.Schema | None, name: str, path: str) -> Any:
     """What was probably meant, in the right type."""
     wanted = node.get("type") if node else None
     if wanted == "integer":
@@ -210,7 +210,10 @@ def _converted(found: Any, node: schema.Schema | None, name: str) -> Any:
             else _EXAMPLES.get(name, [])
         )
     if wanted == "object":
-        return _EXAMPLES.get(name, {})
+        if isinstance(found, str) and "id" in (node or {}).get("properties", {}):
+            return {"id": found}
+        example = _EXAMPLES.get(name, {})
+        return example[0] if path.endswith("]") and isinstance(example, list) else example
     if node is not None and node.get("format") == "date-time":
         return "2026-01-31T00:00:00Z"
     if node is not None and node.get("x-kubernetes-int-or-string"):
@@ -231,13 +234,15 @@ def _example(name: str, node: schema.Schema | None) -> Any:
     return {"integer": 1, "boolean": True, "array": [], "object": {}}.get(node.get("type", ""), "...")
 
 
-def _amounts(value: Any, node: schema.Schema, path: str) -> Iterator[Finding]:
+def _amounts(value: Any, node: schema.Schema, path: str, known: set[str]) -> Iterator[Finding]:
     """Quantities that the pattern lets pass but nobody can read, and negative ones."""
+    if path in known:
+        return
     if node.get("pattern") == parts.QUANTITY and not isinstance(value, dict | list):
         try:
             amount = quantity.parse(value)
-        except ValueError as problem:
-            yield Finding(path, f"found {quoted(value)}: {problem}", nest(path, "100"))
+        except ValueError:
+            yield Finding(path, f"found {quoted(value)}, {NO_QUANTITY}", nest(path, near_quantity(str(value))))
             return
         if amount < 0:
             yield Finding(path, f"found {quoted(value)}; an amount cannot be negative", nest(path, str(value).lstrip("-")))
@@ -245,10 +250,10 @@ def _amounts(value: Any, node: schema.Schema, path: str) -> Iterator[Finding]:
         for name, held in value.items():
             child = node.get("properties", {}).get(name, node.get("additionalProperties"))
             if isinstance(child, dict):
-                yield from _amounts(held, child, f"{path}.{name}" if path else name)
+                yield from _amounts(held, child, f"{path}.{name}" if path else name, known)
     elif isinstance(value, list) and "items" in node:
         for index, item in enumerate(value):
-            yield from _amounts(item, node["items"], f"{path}[{index}]")
+            yield from _amounts(item, node["items"], f"{path}[{index}]", known)
 
 
 def _node_pool(full: Obj, problems: list[schema.Problem]) -> Iterator[Finding]:

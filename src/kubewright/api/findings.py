@@ -62,6 +62,19 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return by_lower[close[0]] if close else None
 
 
+NO_QUANTITY = "which is no quantity: a number, then nothing or one of n u m k M G T P E Ki Mi Gi Ti Pi Ei"
+
+
+def near_quantity(text: str) -> str:
+    """The same number with a suffix that exists: `1 GB` is 1G, `512mb` is 512M, `2gib` is 2Gi."""
+    shape = re.match(r"\s*[+-]?(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text, re.ASCII)
+    if shape is None:
+        return "100m"
+    letters = shape[2].lower().removesuffix("b")
+    known = {"k": "k", "m": "M", "g": "G", "t": "T", "ki": "Ki", "mi": "Mi", "gi": "Gi", "ti": "Ti", "mm": "m"}
+    return shape[1] + known.get(letters, "")
+
+
 def quoted(value: Any) -> str:
     """A value as a message shows it; long ones are cut."""
     text = msgspec.json.encode(value).decode()

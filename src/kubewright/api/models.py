@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from kubewright.api import quantity
-from kubewright.api.findings import Finding, nearest, nest, quoted
+from kubewright.api.findings import NO_QUANTITY, Finding, near_quantity, nearest, nest, quoted
 
 KINDS: Mapping[tuple[str, str], str] = {
     ("v1", "ConfigMap"): "core_v1",
@@ -157,19 +157,11 @@ def _quantity(written: Any, path: str) -> Iterator[Finding]:
     try:
         amount = quantity.parse(written if isinstance(written, str | int) else repr(written))
     except ValueError:
-        says = f"found {quoted(written)}, which is no quantity (a number and one of n u m k M G T P E Ki Mi Gi Ti Pi Ei)"
-        yield Finding(path, says, nest(head, {key: _near_quantity(str(written))}))
+        says = f"found {quoted(written)}, {NO_QUANTITY}"
+        yield Finding(path, says, nest(head, {key: near_quantity(str(written))}))
         return
     if amount < 0:
         yield Finding(path, f"found {quoted(written)}; an amount cannot be negative", nest(head, {key: str(written).lstrip("-")}))
-
-
-def _near_quantity(text: str) -> str:
-    """The same number with a suffix that exists: `1 GB` is 1G, `512mb` is 512M, `2gib` is 2Gi."""
-    digits = "".join(ch for ch in text if ch.isdigit() or ch == ".").strip(".")
-    letters = "".join(ch for ch in text if ch.isalpha()).lower().removesuffix("b")
-    suffix = {"k": "k", "m": "M", "g": "G", "t": "T", "ki": "Ki", "mi": "Mi", "gi": "Gi", "ti": "Ti", "mm": "m"}.get(letters, "")
-    return f"{digits}{suffix}" if digits and digits.count(".") < 2 else "100m"
 
 
 @cache

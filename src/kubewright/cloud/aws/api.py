@@ -46,7 +46,7 @@ def tags_of(tags: tuple[Tag, ...]) -> dict[str, str]:
     return {t.key: t.value for t in tags}
 
 
-# --- instance types -----------------------------------------------------------------------------------------------------------------
+# --- instance types ------------------------------------------------------------------------------------------------
 
 
 class VCpuInfo(Aws, frozen=True, kw_only=True):
@@ -191,7 +191,7 @@ class TypeOfferingsPage(Page, frozen=True, kw_only=True):
     instance_type_offerings: tuple[TypeOffering, ...] = ()
 
 
-# --- network, images ----------------------------------------------------------------------------------------------------------------
+# --- network, images -----------------------------------------------------------------------------------------------
 
 
 class Subnet(Aws, frozen=True, kw_only=True):
@@ -260,7 +260,7 @@ class ParameterAnswer(Aws, frozen=True, kw_only=True):
     parameter: Parameter
 
 
-# --- launch templates ---------------------------------------------------------------------------------------------------------------
+# --- launch templates ----------------------------------------------------------------------------------------------
 
 
 class Ebs(Aws, frozen=True, kw_only=True):
@@ -354,7 +354,7 @@ class DeleteLaunchTemplate(Aws, frozen=True, kw_only=True):
     launch_template_name: str
 
 
-# --- fleets and instances -----------------------------------------------------------------------------------------------------------
+# --- fleets and instances ------------------------------------------------------------------------------------------
 
 
 class TemplateSpecification(Aws, frozen=True, kw_only=True):
@@ -499,7 +499,7 @@ class Done(Aws, frozen=True, kw_only=True):
     """An answer that says only that it worked."""
 
 
-# --- prices -------------------------------------------------------------------------------------------------------------------------
+# --- prices --------------------------------------------------------------------------------------------------------
 
 
 class DescribeSpotPriceHistory(PagedRequest, frozen=True, kw_only=True):
@@ -536,7 +536,7 @@ class ProductsPage(Page, frozen=True, kw_only=True):
     """Each a JSON document of its own; `prices.read_product` reads it."""
 
 
-# --- cluster, queue, identity -------------------------------------------------------------------------------------------------------
+# --- cluster, queue, identity --------------------------------------------------------------------------------------
 
 
 class CertificateAuthority(Aws, frozen=True, kw_only=True, rename="camel"):
@@ -628,7 +628,7 @@ class DeleteInstanceProfile(Aws, frozen=True, kw_only=True):
     instance_profile_name: str
 
 
-# --- the calls ----------------------------------------------------------------------------------------------------------------------
+# --- the calls -----------------------------------------------------------------------------------------------------
 
 
 class ComputeApi(Protocol):

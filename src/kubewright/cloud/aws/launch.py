@@ -1,0 +1,117 @@
+"""What to ask CreateFleet for: pure choices over types and offerings. Source: spec/aws 7.2, 7.3."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from kubewright.api import aws_labels, labels, quantity
+from kubewright.api.karpenter import NodeClaim
+from kubewright.api.quantity import Resources
+from kubewright.catalogue.types import InstanceType, Offering
+from kubewright.errors import InsufficientCapacity
+from kubewright.scheduling import requirements, resources
+from kubewright.scheduling.requirement import Requirement
+from kubewright.settings import MinValuesPolicy
+
+MOST_TYPES = 60
+"""CreateFleet's request may not grow without end. Source: spec/aws 7.2."""
+
+_EXOTIC = (
+    aws_labels.NEURON,
+    aws_labels.NEURON_CORE,
+    aws_labels.AMD_GPU,
+    aws_labels.NVIDIA_GPU,
+    aws_labels.HABANA_GAUDI,
+)
+
+
+class Buyable(msgspec.Struct, frozen=True):
+    """A type with the offerings of it that the claim allows and that are available, cheapest first."""
+
+    type: InstanceType
+    offerings: tuple[Offering, ...]
+
+    @property
+    def price(self) -> float:
+        return self.offerings[0].price
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What may be bought: all of one capacity type, cheapest type first, at most `MOST_TYPES`."""
+
+    capacity_type: str
+    types: tuple[Buyable, ...]
+
+
+def choose(claim: NodeClaim, types: Sequence[InstanceType], min_values: MinValuesPolicy = MinValuesPolicy.STRICT) -> Choice:
+    """Raises InsufficientCapacity: nothing the claim allows is available; says which step left nothing."""
+    wanted = requirements.of_expressions(claim.spec.requirements, aws_labels.ALIASES)
+    requests = quantity.parse_map(claim.spec.resources.requests)
+    asks_for_many = any(r.min_values is not None for r in wanted.values())
+    found = buyable(wanted, requests, types)
+    if not found:
+        raise InsufficientCapacity("all requested instance types were unavailable during launch")
+    if not asks_for_many:
+        found = without_dear_spot(without_exotic(found))
+    capacity_type = labels.SPOT if any(o.capacity_type == labels.SPOT for b in found for o in b.offerings) else labels.ON_DEMAND
+    found = _only(found, lambda o: o.capacity_type == capacity_type)
+    found.sort(key=lambda b: (b.price, b.type.name))
+    kept = tuple(found[:MOST_TYPES])
+    short = too_few_values(wanted, kept)
+    if short and min_values is MinValuesPolicy.STRICT:
+        raise InsufficientCapacity(f"minValues cannot be kept by what is available: {short}")
+    return Choice(capacity_type, kept)
+
+
+def buyable(wanted: Mapping[str, Requirement], requests: Resources, types: Sequence[InstanceType]) -> list[Buyable]:
+    found = []
+    for t in types:
+        if requirements.conflict(wanted, t.requirements) is not None:
+            continue
+        offerings = tuple(
+            o
+            for o in t.offerings
+            if o.available
+            and requirements.conflict(wanted, o.requirements) is None
+            and resources.fits(requests, t.allocatable(o))
+        )
+        if offerings:
+            found.append(Buyable(t, tuple(sorted(offerings, key=lambda o: (o.price, o.zone)))))
+    return found
+
+
+def without_exotic(found: list[Buyable]) -> list[Buyable]:
+    """Metal machines and machines with accelerators only if nothing else is left."""
+    return [b for b in found if not _is_exotic(b.type)] or found
+
+
+def _is_exotic(t: InstanceType) -> bool:
+    return "metal" in t.name.partition(".")[2] or any(t.capacity.get(r, 0) for r in _EXOTIC)
+
+
+def without_dear_spot(found: list[Buyable]) -> list[Buyable]:
+    """No spot that costs more than the cheapest on-demand machine would, when both are allowed."""
+    on_demand = [o.price for b in found for o in b.offerings if o.capacity_type == labels.ON_DEMAND]
+    if not on_demand or not any(o.capacity_type == labels.SPOT for b in found for o in b.offerings):
+        return found
+    return _only(found, lambda o: o.capacity_type != labels.SPOT or o.price <= min(on_demand))
+
+
+def _only(found: list[Buyable], keep: Callable[[Offering], bool]) -> list[Buyable]:
+    kept = (Buyable(b.type, tuple(o for o in b.offerings if keep(o))) for b in found)
+    return [b for b in kept if b.offerings]
+
+
+def too_few_values(wanted: Mapping[str, Requirement], kept: Sequence[Buyable]) -> str:
+    """The first key whose minValues the types do not keep open, as text; "" if all are kept."""
+    for key in sorted(wanted):
+        least = wanted[key].min_values
+        if least is None:
+            continue
+        values: set[str] = set()
+        for b in kept:
+            has = b.type.requirements.get(key)
+            values |= {v for v in has.values if wanted[key].has(v)} if has is not None else set()
+        if len(values) < least:
+            return f"{key} needs {least} values, found {len(values)}"
+    return ""

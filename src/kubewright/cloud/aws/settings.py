@@ -1,0 +1,72 @@
+"""What the AWS provider is told at the start, by flags or environment. Source: spec/aws 12."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import msgspec
+
+from kubewright.api import duration
+from kubewright.errors import ConfigError
+
+
+class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    region: str
+    cluster_endpoint: str = ""
+    """"" asks EKS."""
+    cluster_ca_bundle: str = ""
+    """Base64; "" asks EKS."""
+    cluster_dns: str = ""
+    """ClusterIP of kube-dns, "" if unknown."""
+    interruption_queue: str = ""
+    """Name of the SQS queue, "" for none."""
+    reserved_enis: int = 0
+    isolated_vpc: bool = False
+    """No Pricing, IAM clean-up or EKS calls get out of this VPC."""
+    ami_refresh_interval: timedelta = timedelta(minutes=1)
+    subnet_refresh_interval: timedelta = timedelta(minutes=1)
+
+
+_REFUSED = {"enable-zonal-shift": "ARC zonal shift is not supported yet"}
+
+
+def read(flags: Mapping[str, str], region: str) -> AwsSettings:
+    """The provider's flags as `operator.options` collects them.
+
+    Raises:
+        ConfigError: names the flag, what was found, and what to write instead.
+    """
+    for name, why in _REFUSED.items():
+        if _boolean(name, flags.get(name, "false")):
+            raise ConfigError(f"--{name}: {why}; leave it out")
+    return AwsSettings(
+        region=region,
+        cluster_endpoint=flags.get("cluster-endpoint", ""),
+        cluster_ca_bundle=flags.get("cluster-ca-bundle", ""),
+        interruption_queue=flags.get("interruption-queue", ""),
+        reserved_enis=_count("reserved-enis", flags.get("reserved-enis", "0")),
+        isolated_vpc=_boolean("isolated-vpc", flags.get("isolated-vpc", "false")),
+        ami_refresh_interval=_interval("ami-refresh-interval", flags.get("ami-refresh-interval", "1m")),
+        subnet_refresh_interval=_interval("subnet-refresh-interval", flags.get("subnet-refresh-interval", "1m")),
+    )
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false", "1", "0", "t", "f"):
+        raise ConfigError(f"--{name}: found {text!r}, write true or false")
+    return text.lower() in ("true", "1", "t")
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isdigit():
+        raise ConfigError(f"--{name}: found {text!r}, write a whole number from 0 on")
+    return int(text)
+
+
+def _interval(name: str, text: str) -> timedelta:
+    try:
+        found = duration.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"--{name}: found {text!r}, write a duration such as 1m ({error})") from error
+    if found < timedelta(minutes=1):
+        raise ConfigError(f"--{name}: found {text!r}, write at least 1m")
+    return found

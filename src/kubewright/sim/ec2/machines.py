@@ -1,0 +1,382 @@
+"""Fleets and machines: what is bought, its life, what it costs."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from kubewright.clock import Clock
+from kubewright.cloud.aws import api, errors, tags
+from kubewright.cloud.aws.errors import AwsError
+from kubewright.sim.ec2.account import Account, matches
+from kubewright.sim.ec2.faults import Faults, chance
+from kubewright.sim.ec2.market import HOUR, Market, Pool
+from kubewright.sim.ec2.queue import Queue
+
+SHOWN_AFTER_END = timedelta(hours=1)
+"""How long DescribeInstances still shows a terminated machine."""
+
+
+class Machine(msgspec.Struct):
+    """One instance and its history."""
+
+    seen: api.Ec2Instance
+    pool: Pool
+    user_data: str
+    """Base64, from its launch template."""
+    asked: datetime
+    running_since: datetime | None = None
+    billed_until: datetime | None = None
+    ended: datetime | None = None
+    noticed: bool = False
+    """An interruption notice is out."""
+
+    @property
+    def is_live(self) -> bool:
+        return self.seen.state.name in ("pending", "running")
+
+
+class Bill(msgspec.Struct, frozen=True):
+    """What one machine has cost so far."""
+
+    instance_id: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    node_pool: str
+    node_claim: str
+    start: datetime
+    end: datetime | None
+    """None: still running."""
+    hours: float
+    usd: float
+    usd_per_hour: float
+    """The current price, or the last one."""
+
+
+Listener = Callable[[Machine], None]
+
+
+class Machines:
+    def __init__(self, account: Account, market: Market, queue: Queue, clock: Clock, seed: int) -> None:
+        self._account = account
+        self._market = market
+        self._queue = queue
+        self._clock = clock
+        self._seed = seed
+        self.all: dict[str, Machine] = {}
+        self._fleets: dict[str, tuple[api.CreateFleet, api.FleetAnswer]] = {}
+        self.on_running: list[Listener] = []
+        self.on_terminated: list[Listener] = []
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    @property
+    def _faults(self) -> Faults:
+        return self._market.faults
+
+    def close(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+
+    # --- fleets -----------------------------------------------------------------------------------------------------
+
+    def create_fleet(self, request: api.CreateFleet) -> api.FleetAnswer:
+        """An instant fleet; the same client token buys once. Raises AwsError for what EC2 refuses outright."""
+        token = request.client_token
+        if token in self._fleets:
+            before, answer = self._fleets[token]
+            if before != request:
+                text = "The client token has been used before with different parameters."
+                raise AwsError("CreateFleet", errors.TOKEN_REUSED, text)
+            return answer
+        if request.type != "instant" or not request.launch_template_configs:
+            raise AwsError("CreateFleet", "InvalidParameterValue", f"Type {request.type!r} or an empty config is not supported")
+        for config in request.launch_template_configs:
+            name = config.launch_template_specification.launch_template_name
+            if name not in self._account.templates:
+                text = f"The specified launch template, with template name {name}, does not exist."
+                raise AwsError("CreateFleet", errors.TEMPLATE_GONE, text)
+        answer = self._buy(request)
+        if token:
+            self._fleets[token] = (request, answer)
+        return answer
+
+    def _buy(self, request: api.CreateFleet) -> api.FleetAnswer:
+        market = request.target_capacity_specification.default_target_capacity_type
+        number = len(self._fleets)
+        fleet_id = f"fleet-{hashlib.sha256(f'{self._seed}/{number}/{request.client_token}'.encode()).hexdigest()[:32]}"
+        found: list[api.FleetInstance] = []
+        failed: dict[tuple[str, str], api.FleetError] = {}
+        for _ in range(request.target_capacity_specification.total_target_capacity):
+            for config, override in self._in_order(request, market):
+                place = api.FleetTemplateAndOverrides(overrides=override)
+                if (override.instance_type, override.subnet_id) in failed:
+                    continue
+                problem = self._problem(config, override, market)
+                if problem is None:
+                    made = self._launch(config, override, market, request)
+                    found.append(
+                        api.FleetInstance(
+                            instance_ids=(made.instance_id,),
+                            instance_type=override.instance_type,
+                            lifecycle=market,
+                            launch_template_and_overrides=place,
+                        )
+                    )
+                    break
+                failed[override.instance_type, override.subnet_id] = api.FleetError(
+                    error_code=problem[0],
+                    error_message=problem[1],
+                    lifecycle=market,
+                    launch_template_and_overrides=place,
+                )
+        return api.FleetAnswer(fleet_id=fleet_id, instances=tuple(found), errors=tuple(failed.values()))
+
+    def _in_order(self, request: api.CreateFleet, market: str) -> list[tuple[api.TemplateConfig, api.Override]]:
+        """As the allocation strategy tries them: by price, spot also by how deep the pool is."""
+        now = self._clock.now()
+
+        def rank(item: tuple[api.TemplateConfig, api.Override]) -> tuple[float, str, str]:
+            o = item[1]
+            pool = (o.instance_type, self._zone(o), market)
+            price = self._market.price(pool, now)
+            if price is None:
+                return (float("inf"), o.instance_type, o.subnet_id)
+            if market == "spot":
+                price *= 1.1 - 0.1 * self._market.depth(pool)
+            return (price, o.instance_type, o.subnet_id)
+
+        everything = [(config, o) for config in request.launch_template_configs for o in config.overrides]
+        return sorted(everything, key=rank)
+
+    def _zone(self, override: api.Override) -> str:
+        subnet = self._account.subnets.get(override.subnet_id)
+        return subnet.availability_zone if subnet else override.availability_zone
+
+    def _problem(self, config: api.TemplateConfig, override: api.Override, market: str) -> tuple[str, str] | None:
+        """(code, message) of why this cannot be launched, as EC2 says it."""
+        kind, account = override.instance_type, self._account
+        data = account.templates[config.launch_template_specification.launch_template_name][1]
+        subnet = account.subnets.get(override.subnet_id)
+        image = account.images.get(override.image_id or data.image_id)
+        groups = [g for i in data.network_interfaces for g in i.groups]
+        profile = data.iam_instance_profile.name if data.iam_instance_profile else ""
+        if subnet is None:
+            return "InvalidSubnetID.NotFound", f"The subnet ID '{override.subnet_id}' does not exist"
+        zone = subnet.availability_zone
+        if override.availability_zone and override.availability_zone != zone:
+            return "InvalidParameterCombination", f"The subnet is in {zone}, not in {override.availability_zone}"
+        if kind not in self._market.vcpus:
+            return "InvalidParameterValue", f"Invalid value '{kind}' for InstanceType."
+        if image is None:
+            return "InvalidAMIID.NotFound", f"The image id '[{override.image_id or data.image_id}]' does not exist"
+        missing = [g for g in groups if g not in account.groups]
+        if missing:
+            return "InvalidGroup.NotFound", f"The security group '{missing[0]}' does not exist"
+        if profile and profile not in account.profiles:
+            text = f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+            return "InvalidParameterValue", text
+        if zone not in self._market.offered.zones_of(kind) or kind not in self._market.on_demand:
+            text = f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone})."
+            return "Unsupported", text
+        if self._faults.vcpu_quota and self._vcpus(market) + self._market.vcpus[kind] > self._faults.vcpu_quota:
+            code = "MaxSpotInstanceCountExceeded" if market == "spot" else "VcpuLimitExceeded"
+            return code, "You have requested more vCPU capacity than your current vCPU limit allows"
+        if subnet.available_ip_address_count < 1:
+            text = f"There are not enough free addresses in subnet '{subnet.subnet_id}' to satisfy the requested number of instances."
+            return errors.SUBNET_FULL, text
+        if not self._market.has_capacity((kind, zone, market)):
+            text = f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone})."
+            return "InsufficientInstanceCapacity", text
+        return None
+
+    def _vcpus(self, market: str) -> int:
+        return sum(self._market.vcpus[m.pool[0]] for m in self.all.values() if m.is_live and m.pool[2] == market)
+
+    def _launch(
+        self, config: api.TemplateConfig, override: api.Override, market: str, request: api.CreateFleet
+    ) -> api.Ec2Instance:
+        account, now = self._account, self._clock.now()
+        data = account.templates[config.launch_template_specification.launch_template_name][1]
+        subnet = account.subnets[override.subnet_id]
+        image = account.images[override.image_id or data.image_id]
+        number = len(self.all) + 1
+        name = f"i-0{hashlib.sha256(f'{self._seed}/{number}'.encode()).hexdigest()[:16]}"
+        address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+        groups = {g for i in data.network_interfaces for g in i.groups}
+        found = [t for s in request.tag_specifications if s.resource_type == "instance" for t in s.tags]
+        seen = api.Ec2Instance(
+            instance_id=name,
+            instance_type=override.instance_type,
+            image_id=image.image_id,
+            state=api.InstanceState(name="pending"),
+            launch_time=now,
+            placement=api.Placement(availability_zone=subnet.availability_zone),
+            subnet_id=subnet.subnet_id,
+            private_dns_name=f"ip-{address.replace('.', '-')}.{account.region}.compute.internal",
+            private_ip_address=address,
+            architecture=image.architecture,
+            instance_lifecycle="spot" if market == "spot" else "",
+            spot_instance_request_id=f"sir-{name[3:11]}" if market == "spot" else "",
+            security_groups=tuple(api.GroupIdentifier(group_id=g) for g in sorted(groups)),
+            tags=tuple(found),
+        )
+        pool = (override.instance_type, subnet.availability_zone, market)
+        self.all[name] = Machine(seen, pool, data.user_data, now)
+        self._market.held[pool] = self._market.held.get(pool, 0) + 1
+        account.take_address(subnet.subnet_id)
+        wait_s = self._faults.launch_s + self._faults.launch_jitter_s * chance(self._seed, "launch", name)
+        self._later(wait_s, self._run, name)
+        return seen
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def _later(self, delay_s: float, do: Callable[[str], None], name: str) -> None:
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle | None = None
+
+        def fire() -> None:
+            if timer is not None:
+                self._timers.discard(timer)
+            do(name)
+
+        timer = loop.call_later(delay_s, fire)
+        self._timers.add(timer)
+
+    def _run(self, name: str) -> None:
+        machine = self.all[name]
+        if machine.seen.state.name != "pending":
+            return
+        self._enter(machine, "running")
+        machine.running_since = self._clock.now()
+        for tell in self.on_running:
+            tell(machine)
+        rate = self._faults.interruptions_per_hour
+        if machine.pool[2] == "spot" and rate > 0:
+            # An even spread over twice the mean, from the machine's own chance.
+            self._later(2 * chance(self._seed, "life", name) * HOUR.total_seconds() / rate, self.interrupt, name)
+
+    def interrupt(self, name: str) -> None:
+        """The cloud wants the machine back: a notice now, the end two minutes later. Nothing happens to one that is going."""
+        machine = self.all[name]
+        if not machine.is_live or machine.noticed:
+            return
+        machine.noticed = True
+        detail = {"instance-id": name, "instance-action": "terminate"}
+        self._queue.publish("EC2 Spot Instance Interruption Warning", detail)
+        self._later(self._faults.notice_s, self.end, name)
+
+    def end(self, name: str) -> None:
+        """Shutting-down now, terminated later. Nothing happens to one that is going."""
+        machine = self.all[name]
+        if not machine.is_live:
+            return
+        machine.billed_until = self._clock.now()
+        self._enter(machine, "shutting-down")
+        self._later(self._faults.terminate_s, self._ended, name)
+
+    def _ended(self, name: str) -> None:
+        machine = self.all[name]
+        machine.ended = self._clock.now()
+        self._enter(machine, "terminated")
+        self._market.held[machine.pool] -= 1
+        self._account.take_address(machine.seen.subnet_id, -1)
+        for tell in self.on_terminated:
+            tell(machine)
+
+    def _enter(self, machine: Machine, state: str) -> None:
+        machine.seen = replace(machine.seen, state=api.InstanceState(name=state))
+        if state != "running":
+            detail = {"instance-id": machine.seen.instance_id, "state": state}
+            self._queue.publish("EC2 Instance State-change Notification", detail)
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def describe(self, request: api.DescribeInstances) -> api.InstancesPage:
+        if request.instance_ids and request.max_results:
+            text = "The parameter instancesSet cannot be used with the parameter maxResults"
+            raise AwsError("DescribeInstances", "InvalidParameterCombination", text)
+        shown = [m for m in self.all.values() if self._is_shown(m)]
+        missing = sorted(set(request.instance_ids) - {m.seen.instance_id for m in shown})
+        if missing:
+            raise AwsError("DescribeInstances", "InvalidInstanceID.NotFound", _do_not_exist(missing))
+        found = [m.seen for m in shown if not request.instance_ids or m.seen.instance_id in request.instance_ids]
+        found = [
+            i
+            for i in found
+            if matches(
+                request.filters,
+                {"instance-state-name": i.state.name, "instance-id": i.instance_id, "instance-type": i.instance_type},
+                api.tags_of(i.tags),
+                "DescribeInstances",
+            )
+        ]
+        size = request.max_results or len(found) or 1
+        start = int(request.next_token or 0)
+        page = found[start : start + size]
+        more = str(start + size) if start + size < len(found) else ""
+        return api.InstancesPage(reservations=tuple(api.Reservation(instances=(i,)) for i in page), next_token=more)
+
+    def _is_shown(self, machine: Machine) -> bool:
+        now = self._clock.now()
+        if machine.ended is not None and machine.ended + SHOWN_AFTER_END < now:
+            return False
+        return machine.asked + timedelta(seconds=self._faults.describe_lag_s) <= now
+
+    def terminate(self, request: api.TerminateInstances) -> api.TerminateAnswer:
+        missing = sorted(set(request.instance_ids) - set(self.all))
+        if missing:
+            raise AwsError("TerminateInstances", "InvalidInstanceID.NotFound", _do_not_exist(missing))
+        changes = []
+        for name in request.instance_ids:
+            before = self.all[name].seen.state
+            self.end(name)
+            changes.append(api.StateChange(instance_id=name, previous_state=before, current_state=self.all[name].seen.state))
+        return api.TerminateAnswer(terminating_instances=tuple(changes))
+
+    def create_tags(self, request: api.CreateTags) -> api.Done:
+        missing = sorted(r for r in request.resources if r not in self.all)
+        if missing:
+            raise AwsError("CreateTags", "InvalidInstanceID.NotFound", _do_not_exist(missing))
+        for name in request.resources:
+            machine = self.all[name]
+            merged = {**api.tags_of(machine.seen.tags), **api.tags_of(request.tags)}
+            machine.seen = replace(machine.seen, tags=tags.as_tags(merged))
+        return api.Done()
+
+    # --- accounts ---------------------------------------------------------------------------------------------------
+
+    def bills(self) -> tuple[Bill, ...]:
+        """Every machine that ever ran, in the order they were bought."""
+        now = self._clock.now()
+        found = []
+        for m in self.all.values():
+            if m.running_since is None:
+                continue
+            until = m.billed_until or now
+            named = api.tags_of(m.seen.tags)
+            found.append(
+                Bill(
+                    instance_id=m.seen.instance_id,
+                    instance_type=m.pool[0],
+                    zone=m.pool[1],
+                    capacity_type=m.pool[2],
+                    node_pool=named.get(tags.NODE_POOL, ""),
+                    node_claim=named.get(tags.NODE_CLAIM, ""),
+                    start=m.running_since,
+                    end=m.billed_until,
+                    hours=(until - m.running_since) / HOUR,
+                    usd=self._market.cost(m.pool, m.running_since, until),
+                    usd_per_hour=self._market.price(m.pool, until) or 0.0,
+                )
+            )
+        return tuple(found)
+
+
+def _do_not_exist(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"The instance ID '{names[0]}' does not exist"
+    return f"The instance IDs '{', '.join(names)}' do not exist"

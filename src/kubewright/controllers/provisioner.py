@@ -11,12 +11,12 @@ import structlog
 
 from kubewright.api import labels
 from kubewright.api.core import Node, Pod
-from kubewright.api.karpenter import NodeClaim
+from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers.batcher import Batcher
 from kubewright.controllers.context import Context
 from kubewright.errors import AlreadyExists, KubewrightError
 from kubewright.kube.ratelimit import TokenBucket
-from kubewright.lifecycle import nodes, pods, purchase
+from kubewright.lifecycle import nodes, pods, pools, purchase
 from kubewright.lifecycle.effects import Count, EventKind, Publish
 from kubewright.scheduling.refusal import Refusal
 from kubewright.solver.problem import Plan, PlannedClaim, Problem, Snapshot
@@ -50,6 +50,7 @@ class Provisioner:
         context.mirror.pods.subscribe(self._pod_changed)
         context.mirror.nodes.subscribe(self._node_changed)
         context.mirror.node_claims.subscribe(self._claim_changed)
+        context.mirror.node_pools.subscribe(self._pool_changed)
 
     async def run(self) -> None:
         """Batch, wait until every machine under way is known, pass; until cancelled."""
@@ -211,6 +212,12 @@ class Provisioner:
         # The pods it was bought for, if any, are homeless again: there is no reason to wait for their next turn.
         if old is not None and new is None and any(is_provisionable(p) for p in self._on.mirror.pending()):
             self._batcher.trigger(old.metadata.uid)
+
+    def _pool_changed(self, old: NodePool | None, new: NodePool | None) -> None:
+        """A NodePool that has become usable is what pods may have waited for."""
+        was = old is not None and pools.is_ready(old)
+        if new is not None and not was and pools.is_ready(new) and any(is_provisionable(p) for p in self._on.mirror.pending()):
+            self._batcher.trigger(new.metadata.uid)
 
 
 def is_provisionable(pod: Pod) -> bool:

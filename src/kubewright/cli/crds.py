@@ -1,0 +1,14 @@
+"""`kubewright crds`: the custom resource definitions, as YAML."""
+
+import click
+
+
+@click.command("crds")
+def command() -> None:
+    """Print the CRDs (NodePool, NodeClaim, EC2NodeClass) as YAML, ready for `kubectl apply -f -`.
+
+    They accept, default and refuse what Karpenter 1.14's own do, so a cluster that has those needs nothing.
+    """
+    from kubewright.api import crds  # noqa: PLC0415
+
+    click.echo(crds.render(), nl=False)

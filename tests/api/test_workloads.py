@@ -91,7 +91,7 @@ async def test_requests_come_from_limits_and_quantities_in_one_spelling(door: Do
         (spec(containers=(container(), container())), 'spec.containers[1].name: Duplicate value: "app"'),
         (
             spec(restart_policy="Sometimes"),
-            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "Never", "OnFailure"',
+            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"',
         ),
         (
             spec(containers=(container(resources=ResourceRequirements(requests={"cpu": "2"}, limits={"cpu": "1"})),)),

@@ -3,7 +3,7 @@
 Source: k8s.io/apimachinery v0.36 pkg/api/errors; each text was compared with a real kube-apiserver by tests/api.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,9 @@ from kubewright.errors import (
     TooManyRequests,
 )
 from kubewright.sim.apiserver.kinds import Kind
+
+_REGISTRY = {"nodes": "minions", "services": "services/specs", "endpoints": "services/endpoints"}
+"""Where etcd keeps kinds that have another name there."""
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -73,6 +76,30 @@ def already_exists(kind: Kind, name: str) -> AlreadyExists:
 def conflict(kind: Kind, name: str, why: str) -> Conflict:
     text = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
     return Conflict(409, "Conflict", text, _details(kind, name))
+
+
+def binding_conflict(name: str, why: str) -> Conflict:
+    text = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+    return Conflict(409, "Conflict", text, {"name": name, "kind": "pods/binding"})
+
+
+def deletion_conflict(kind: Kind, name: str, why: str) -> Conflict:
+    """As `conflict`, but a failed deletion names the kind and not the resource."""
+    named = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    text = f'Operation cannot be fulfilled on {named} "{name}": {why}'
+    return Conflict(409, "Conflict", text, _details(kind, name) | {"kind": kind.kind})
+
+
+def other_uid(kind: Kind, old: Mapping[str, Any], asked: str) -> Conflict:
+    """What a PUT gets whose UID is another object's."""
+    meta = old["metadata"]
+    place = "/".join(part for part in (meta.get("namespace", ""), meta["name"]) if part)
+    stored = _REGISTRY.get(kind.plural, f"{kind.group}/{kind.plural}" if kind.custom else kind.plural)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{stored}/{place}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {asked}, UID in object meta: {meta['uid']}"
+    )
+    return conflict(kind, meta["name"], why)
 
 
 def modified(kind: Kind, name: str) -> Conflict:

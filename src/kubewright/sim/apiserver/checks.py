@@ -47,15 +47,15 @@ def check_identity(new: Item, key: Key) -> None:
         )
 
 
-def check_binding(kind: Kind, pod: Item) -> None:
+def check_binding(pod: Item) -> None:
     """Raises Conflict."""
     name = pod["metadata"]["name"]
     if "deletionTimestamp" in pod["metadata"]:
-        raise answers.conflict(kind, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        raise answers.binding_conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
     if pod["spec"].get("nodeName"):
-        raise answers.conflict(kind, name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+        raise answers.binding_conflict(name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
     if pod["spec"].get("schedulingGates"):
-        raise answers.conflict(kind, name, f"pod {name} has non-empty .spec.schedulingGates")
+        raise answers.binding_conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
 def _meta(kind: Kind, obj: Item) -> list[Cause]:
@@ -69,24 +69,26 @@ def _meta(kind: Kind, obj: Item) -> list[Cause]:
     causes += labels_problems(meta.get("labels") or {}, "metadata.labels")
     annotations = meta.get("annotations") or {}
     for key in annotations:
-        causes += [
-            answers.invalid_value("metadata.annotations", key, text) for text in labels.qualified_name_problems(key.lower())
-        ]
+        causes += [answers.invalid_value("metadata.annotations", key, text) for text in key_problems(key.lower())]
     if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _LARGEST_ANNOTATIONS:
         causes.append(
             Cause("metadata.annotations", "FieldValueTooLong", f"Too long: may not be more than {_LARGEST_ANNOTATIONS} bytes")
         )
-    for finalizer in meta.get("finalizers") or ():
-        problems = labels.qualified_name_problems(finalizer)
+    for n, finalizer in enumerate(meta.get("finalizers") or ()):
+        problems = key_problems(finalizer)
         causes += [answers.invalid_value("metadata.finalizers", finalizer, text) for text in problems]
         if not problems and "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
             text = "name is neither a standard finalizer name nor is it fully qualified"
-            causes.append(answers.invalid_value("metadata.finalizers", finalizer, text))
-    for n, owner in enumerate(meta.get("ownerReferences") or ()):
-        for field in ("apiVersion", "kind", "name", "uid"):
+            causes.append(answers.invalid_value(f"metadata.finalizers[{n}]", finalizer, text))
+    for owner in meta.get("ownerReferences") or ():
+        for field, text in (
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ):
             if not owner.get(field):
-                shown = answers.invalid_value(f"metadata.ownerReferences[{n}].{field}", "", "must not be empty")
-                causes.append(shown)
+                causes.append(answers.invalid_value(f"metadata.ownerReferences.{field}", "", text))
     controllers = [o for o in meta.get("ownerReferences") or () if o.get("controller")]
     if len(controllers) > 1:
         text = 'Only one reference can have Controller set to true. Found "true" in references for '
@@ -97,16 +99,25 @@ def _meta(kind: Kind, obj: Item) -> list[Cause]:
 
 def _name_problems(kind: Kind, name: str) -> list[str]:
     if kind.kind in _BY_LABEL and not kind.group:
-        return labels.label_problems(name)
-    if kind.kind in _ANY_PATH_SEGMENT:
-        return [] if name not in (".", "..") and "/" not in name and "%" not in name else ["may not contain '/' or '%'"]
-    return labels.subdomain_problems(name)
+        found = labels.label_problems(name)
+    elif kind.kind in _ANY_PATH_SEGMENT:
+        found = [] if name not in (".", "..") and "/" not in name and "%" not in name else ["may not contain '/' or '%'"]
+    else:
+        found = labels.subdomain_problems(name)
+    # Names are counted in characters, label keys in bytes; since names are ASCII the words are all that differs.
+    return [text.replace(" bytes", " characters") if text.startswith("must be no more than") else text for text in found]
+
+
+def key_problems(key: str) -> list[str]:
+    """What is wrong with a key of labels or annotations; since 1.36 the text for too many slashes has words of its own."""
+    shape = "a qualified name must consist of"
+    return [text.replace(shape, "a valid label key must consist of", 1) for text in labels.qualified_name_problems(key)]
 
 
 def labels_problems(found: Item, path: str) -> list[Cause]:
     causes: list[Cause] = []
     for key, value in found.items():
-        causes += [answers.invalid_value(path, key, text) for text in labels.qualified_name_problems(key)]
+        causes += [answers.invalid_value(path, key, text) for text in key_problems(key)]
         causes += [answers.invalid_value(path, value, text) for text in labels.value_problems(value)]
     return causes
 
@@ -134,7 +145,7 @@ def _node(node: Item, old: Item | None) -> list[Cause]:
     causes: list[Cause] = []
     seen: set[tuple[str, str]] = set()
     for n, taint in enumerate(node.get("spec", {}).get("taints") or ()):
-        path = f"spec.taints[{n}]"
+        path = f"metadata.taints[{n}]"  # sic
         causes += checks_pods.taint_problems(taint, path)
         identity = (taint.get("key", ""), taint.get("effect", ""))
         if identity in seen:

@@ -75,7 +75,13 @@ def budget(obj: Item, old: Item | None) -> list[Cause]:
     causes: list[Cause] = []
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
         text = "minAvailable and maxUnavailable cannot be both set"
-        causes.append(answers.invalid_value("spec", spec, text))
+        shown = {
+            "MinAvailable": spec["minAvailable"],
+            "Selector": spec.get("selector"),
+            "MaxUnavailable": spec["maxUnavailable"],
+            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+        }
+        causes.append(answers.invalid_value("spec", shown, text))
     for field in ("minAvailable", "maxUnavailable"):
         causes += _count_or_percent(spec.get(field), f"spec.{field}")
     policy = spec.get("unhealthyPodEvictionPolicy")

@@ -208,6 +208,8 @@ def _job(obj: Item) -> None:
             "job-name": meta.get("name", ""),
         }
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+        if not meta.get("labels"):
+            meta["labels"] = dict(labels)
     _job_spec(spec)
 
 

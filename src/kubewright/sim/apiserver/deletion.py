@@ -45,14 +45,14 @@ def may_go(kind: Kind, new: Item, old: Item) -> bool:
 def check_preconditions(kind: Kind, old: Item, uid: str, resource_version: str) -> None:
     meta = old["metadata"]
     if uid and uid != meta["uid"]:
-        raise answers.conflict(
+        raise answers.deletion_conflict(
             kind,
             meta["name"],
             f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). "
             "The object might have been deleted and then recreated",
         )
     if resource_version and resource_version != meta["resourceVersion"]:
-        raise answers.conflict(
+        raise answers.deletion_conflict(
             kind,
             meta["name"],
             f"the ResourceVersion in the precondition ({resource_version}) does not match the ResourceVersion in record "

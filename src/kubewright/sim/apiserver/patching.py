@@ -47,7 +47,7 @@ def _apply_one(document: Any, operation: Mapping[str, Any]) -> Any:
     path = _pointer(operation["path"])
     match operation["op"]:
         case "test":
-            if _lookup(document, path) != operation.get("value"):
+            if _found(document, path) != operation.get("value"):
                 raise answers.patch_rejected()
             return document
         case "add":
@@ -55,16 +55,14 @@ def _apply_one(document: Any, operation: Mapping[str, Any]) -> Any:
         case "remove":
             return _remove(document, path)[0]
         case "replace":
-            _lookup(document, path)
-            document, _ = _remove(document, path)
-            return _add(document, path, operation.get("value"))
+            return _replace(document, path, operation.get("value"))
         case "copy":
-            return _add(document, path, _copied(_lookup(document, _pointer(operation["from"]))))
+            return _add(document, path, _copied(_found(document, _pointer(operation["from"]))))
         case "move":
             document, value = _remove(document, _pointer(operation["from"]))
             return _add(document, path, value)
-        case other:
-            raise answers.bad_request(f"Unexpected kind: {other}")
+        case _:
+            raise answers.patch_rejected()
 
 
 def _pointer(text: Any) -> list[str]:
@@ -86,6 +84,23 @@ def _lookup(document: Any, path: Sequence[str]) -> Any:
         else:
             raise answers.patch_rejected()
     return document
+
+
+def _found(document: Any, path: Sequence[str]) -> Any:
+    """As `_lookup`, but a missing last step is null, as the server's library has it."""
+    if not path:
+        return document
+    parent = _lookup(document, path[:-1])
+    return parent.get(path[-1]) if isinstance(parent, dict) else _lookup(parent, path[-1:])
+
+
+def _replace(document: Any, path: Sequence[str], value: Any) -> Any:
+    """The server's library lets a missing key be replaced, though RFC 6902 does not."""
+    if path and isinstance(parent := _lookup(document, path[:-1]), dict):
+        parent[path[-1]] = value
+        return document
+    document, _ = _remove(document, path)
+    return _add(document, path, value)
 
 
 def _index(part: str, last: int) -> int:

@@ -89,7 +89,8 @@ class Store:
     def table(self, kind: Kind) -> Table:
         table = self._tables.get((kind.group, kind.plural))
         if table is None:
-            table = self._tables[kind.group, kind.plural] = Table(self._window)
+            born = self.version if kind.custom else 0
+            table = self._tables[kind.group, kind.plural] = Table(self._window, born)
         return table
 
     def get(self, api_version: str, kind: str, namespace: str, name: str) -> Item:
@@ -243,8 +244,9 @@ class Store:
             raise answers.no_such_resource()
         meta = _metadata(new)
         if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
-            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['metadata']['uid']}"
-            raise answers.conflict(kind, key[1], why)
+            if verb == "update":
+                raise answers.other_uid(kind, old, meta["uid"])
+            raise answers.invalid(kind, key[1], [answers.invalid_value("metadata.uid", meta["uid"], "field is immutable")])
         asked = meta.get("resourceVersion")
         if asked and asked != old["metadata"]["resourceVersion"]:
             raise answers.modified(kind, key[1])
@@ -325,9 +327,8 @@ class Store:
         key = self._key(pods, namespace, name)
         old = self.peek(pods, *key)
         if uid and uid != old["metadata"]["uid"]:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
-            raise answers.conflict(pods, name, why)
-        checks.check_binding(pods, old)
+            raise answers.other_uid(pods, old, uid)
+        checks.check_binding(old)
         new = thaw(old)
         new["spec"]["nodeName"] = node
         conditions = [c for c in new["status"].get("conditions", []) if c["type"] != "PodScheduled"]
@@ -383,6 +384,7 @@ class Store:
         self.kinds.remove(crd["spec"]["group"], crd["spec"]["names"]["plural"])
         for kind in custom_kinds(crd):
             self.kinds.add(kind)
+            self.table(kind)  # its history begins now
 
     def _stop_serving(self, crd: Item) -> None:
         group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]

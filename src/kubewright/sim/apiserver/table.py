@@ -30,15 +30,15 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Table:
     """Objects by key, sorted as etcd sorts them, with the last `window` changes."""
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, oldest_version: int = 0) -> None:
         self._by_namespace: dict[str, dict[str, Item]] = {}
         self._order: dict[str, list[str]] = {}
         self._window = window
         self.history: list[Change] = []
         self.dropped = 0
         """How many changes have left the history; the history's index i is change number dropped + i."""
-        self.oldest_version = 0
-        """A watch must start at this version or later; 0 while nothing was dropped."""
+        self.oldest_version = oldest_version
+        """A watch must start at this version or later; 0 while nothing was dropped of a kind that was always served."""
         self._sleepers: list[asyncio.Future[None]] = []
 
     def get(self, key: Key) -> Item | None:
@@ -82,6 +82,7 @@ class Table:
     def forget_before(self, version: int) -> None:
         """Drop the history up to and including `version`, as etcd's compaction does."""
         self._drop(self.position_after(version) - self.dropped)
+        self.oldest_version = max(self.oldest_version, version)
 
     def next_change(self) -> asyncio.Future[None]:
         """Done when the next change lands."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kubewright.errors import KubeError
+from kubewright.errors import ServerUnavailable
 from kubewright.sim.apiserver import answers
 from kubewright.sim.apiserver.kinds import Kind
 from kubewright.sim.apiserver.store import Store
@@ -75,7 +75,9 @@ class Pages:
     def _check_version(self, query: Mapping[str, str]) -> None:
         asked = _number(query, "resourceVersion")
         if asked > self._store.version:
-            raise KubeError(504, "Timeout", f"Too large resource version: {asked}, current: {self._store.version}")
+            text = f"Timeout: Too large resource version: {asked}, current: {self._store.version}"
+            cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            raise ServerUnavailable(504, "Timeout", text, {"causes": [cause], "retryAfterSeconds": 1})
         if query.get("resourceVersionMatch") == "Exact" and asked != self._store.version:
             raise answers.gone(f"The resourceVersion for the provided list is too old: {asked}")
 

@@ -1,6 +1,6 @@
 """The production `KubeClient`: our verbs and structs on lightkube's connection (kubeconfig, TLS, auth) over httpx2.
 
-Why not lightkube's own verbs: docs/decisions, "The Kubernetes client".
+Why not lightkube's own verbs: docs/decisions/001-kubernetes-client.md.
 """
 
 import contextlib

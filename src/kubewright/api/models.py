@@ -155,7 +155,9 @@ def _quantity(written: Any, path: str) -> Iterator[Finding]:
         yield Finding(path, f"found {quoted(written)}; it must be a quantity", nest(head, {key: "100m"}))
         return
     try:
-        amount = quantity.parse(written if isinstance(written, str | int) else repr(written))
+        text = written if isinstance(written, str | int) else repr(written)
+        # the server reads a text without digits as 0; nobody means that
+        amount = quantity.parse(text if isinstance(text, int) or any(ch.isdigit() for ch in text) else "")
     except ValueError:
         says = f"found {quoted(written)}, {NO_QUANTITY}"
         yield Finding(path, says, nest(head, {key: near_quantity(str(written))}))

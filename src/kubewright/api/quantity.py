@@ -14,13 +14,14 @@ Resources = Mapping[str, int]
 
 ONE = Nano(10**9)
 
-_SHAPE = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_SHAPE = re.compile(r"([+-]?)0*(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
 _DECIMAL = "kMGTPE"
 _BINARY = "KMGTPE"
 _SCALE = {"": Fraction(1), "m": Fraction(1, 10**3), "u": Fraction(1, 10**6), "n": Fraction(1, 10**9)}
 _SCALE |= {letter: Fraction(1000**power) for power, letter in enumerate(_DECIMAL, 1)}
 _SCALE |= {letter + "i": Fraction(1024**power) for power, letter in enumerate(_BINARY, 1)}
 _SUFFIX = {-9: "n", -6: "u", -3: "m", 0: ""} | {3 * power: letter for power, letter in enumerate(_DECIMAL, 1)}
+_TENS = {suffix: tens for tens, suffix in _SUFFIX.items()}
 _LARGEST_EXPONENT = 64
 """The API server would take any; nothing real needs more, and the power must not take for ever."""
 _BINARY_CAP = (2**63 - 1) * ONE
@@ -30,6 +31,8 @@ _BINARY_CAP = (2**63 - 1) * ONE
 def parse(text: str | int) -> Nano:
     """Read `text` as the API server would; what is finer than a billionth rounds away from zero.
 
+    A text without digits, such as `Gi`, is zero, as it is there.
+
     Raises:
         ValueError: the API server would refuse it; the message quotes the text.
 
@@ -37,13 +40,11 @@ def parse(text: str | int) -> Nano:
     """
     if isinstance(text, int):
         return Nano(text * ONE)
-    shape = _SHAPE.fullmatch(text)
-    if shape is None:
-        raise ValueError(f"not a quantity: {text!r}")
-    sign, digits, exponent, suffix = shape.groups()
-    exact = Fraction(digits) * (_power(text, int(exponent)) if exponent else _SCALE[suffix or ""]) * ONE
+    sign, whole, fraction, exponent, suffix = _parts(text)
+    digits = Fraction(int(whole + fraction or "0"), 10 ** len(fraction))
+    exact = digits * (_power(text, int(exponent)) if exponent else _SCALE[suffix]) * ONE
     size = -(-exact.numerator // exact.denominator)
-    if suffix is not None and suffix.endswith("i"):
+    if suffix.endswith("i"):
         size = min(size, _BINARY_CAP)
     return Nano(-size if sign == "-" else size)
 
@@ -55,20 +56,43 @@ def parse_map(written: Mapping[str, str | int]) -> dict[str, int]:
 def canonical(text: str | int) -> str:
     """`text` as the API server would store it in a core object: `1000m` is `1`, `0.5` is `500m`, `2048Mi` is `2Gi`.
 
-    A binary suffix, or a decimal exponent, stays one where that loses nothing.
+    A binary suffix, or a decimal exponent, stays one where that loses nothing. Texts that look canonical to the server's quick
+    check are kept as they were written, even `+5` or `1.001k`.
 
     Raises:
         ValueError: the API server would refuse it.
 
-    Source: k8s.io/apimachinery resource.Quantity.CanonicalizeBytes.
+    Source: k8s.io/apimachinery resource.ParseQuantity and Quantity.CanonicalizeBytes; compared with the real server.
     """
     amount = parse(text)
     if isinstance(text, int):
         return show(amount)
-    shape = _SHAPE.fullmatch(text)
-    if shape is not None and shape[3] is not None:
-        return _decimal(amount, exponents=True)
-    return show(amount, binary=text.endswith("i"))
+    _, whole, fraction, exponent, suffix = _parts(text)
+    if _looks_canonical(whole or "0", fraction, exponent, suffix):
+        return text.strip()
+    return _decimal(amount, exponents=True) if exponent else show(amount, binary=suffix.endswith("i"))
+
+
+def _looks_canonical(whole: str, fraction: str, exponent: str, suffix: str) -> bool:
+    if suffix.endswith("i"):
+        power = _BINARY.index(suffix[0]) + 1
+        return not fraction and 14 - len(whole) - 3 * power >= 0 and int(whole) & 7 != 0
+    written = whole + fraction
+    scale = (int(exponent) if exponent else _TENS[suffix]) - len(fraction)
+    return len(written) <= 18 and scale >= -9 and scale % 3 == 0 and not written.endswith("000") and not written.startswith("0")
+
+
+def _parts(text: str) -> tuple[str, str, str, str, str]:
+    """Sign, digits before and after the point, exponent, suffix; each "" where there is none."""
+    shape = _SHAPE.fullmatch(text.strip())
+    if shape is None or not text.strip():
+        raise ValueError(f"not a quantity: {text!r}")
+    sign, whole, fraction, exponent, suffix = shape.groups(default="")
+    has_digits = any(ch.isdigit() for ch in text.partition("e")[0].partition("E")[0])
+    if not has_digits and (suffix in ("Pi", "Ei") or (exponent and int(exponent) < -9)):
+        # the server's quick way takes no digits for 0; its slow way, for the widest scales, does not
+        raise ValueError(f"not a quantity: {text!r}")
+    return sign, whole, fraction, exponent, suffix
 
 
 def show(amount: int, *, binary: bool = False) -> str:

@@ -49,6 +49,10 @@ SPECS: dict[str, list[dict[str, Any]]] = {
         for values in ({}, {"values": []}, {"values": ["1"]}, {"values": ["1", "2"]})
     ],
     "EC2NodeClass": [
+        EC2_NODE_CLASS["spec"] | {"placementGroupSelector": selector}
+        for selector in ({}, {"id": "pg-1"}, {"id": "pg-1", "name": "x"})
+    ]
+    + [
         EC2_NODE_CLASS["spec"] | {"amiFamily": family, "amiSelectorTerms": [{"alias": alias}]}
         for family in (*FAMILIES.values(), "Custom")
         for alias in ALIASES

@@ -86,27 +86,29 @@ def test_our_crds_say_the_same_as_karpenters() -> None:
     assert compared == len(crds.CRDS)
 
 
-def test_quantities_are_printed_as_the_server_prints_them(server: Plane) -> None:
+def test_quantities_are_read_and_printed_as_the_server_does(server: Plane) -> None:
     chance = random.Random(1)
-    suffixes = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E2", "e-4"]
-    texts = [
-        f"{chance.choice(['', '', '+'])}{chance.choice([0, 1, 5, 999, 1000, 1024, 123456, 10**9])}"
-        f"{chance.choice(['', '', '.5', '.001', '.'])}{chance.choice(suffixes)}"
-        for _ in range(300)
-    ]
-    hard = {f"requests.example.com/r{n}": text for n, text in enumerate(texts)}
-    # whole numbers only are taken of an extended resource in a quota, so storage requests of a claim carry the fractions
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {}}}
-    for name, text in hard.items():
-        if quantity.parse(text) % quantity.ONE == 0:
-            quota["spec"]["hard"][name] = text  # type: ignore[index]
-    found = server.request("POST", "/api/v1/namespaces/default/resourcequotas?dryRun=All", quota).body_or_raise()["spec"]["hard"]
-    assert len(found) > 100
-    assert {name: quantity.canonical(hard[name]) for name in found} == found
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {}}}
-    node["status"]["capacity"] = {f"example.com/r{n}": text for n, text in enumerate(texts)}  # type: ignore[index]
-    capacity = server.request("POST", "/api/v1/nodes?dryRun=All", node).body_or_raise()["status"]["capacity"]
-    assert {f"example.com/r{n}": quantity.canonical(text) for n, text in enumerate(texts)} == capacity
+    suffixes = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E2", "e-4", "e+5"]
+    wholes = ["0", "1", "5", "8", "999", "1000", "1024", "00012", "123456", "1000000000", "999999999999999999"]
+    signs, fractions = ["", "", "+"], ["", "", ".5", ".001", "."]
+    texts = ["".join(map(chance.choice, (signs, wholes, fractions, suffixes))) for _ in range(400)]
+    texts += [".", "+", "Gi", "m", ".5", ".5Ei", "e3", " 1Gi "]
+    # an emptyDir's limit is kept as it is read; amounts in resource lists are rounded up to thousandths besides
+    volumes = [{"name": f"v{n}", "emptyDir": {"sizeLimit": text}} for n, text in enumerate(texts)]
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "b"}], "volumes": volumes}}
+    found = server.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", pod).body_or_raise()["spec"]["volumes"]
+    assert {v["name"]: v["emptyDir"]["sizeLimit"] for v in found if v["name"].startswith("v")} == {
+        v["name"]: quantity.canonical(v["emptyDir"]["sizeLimit"]) for v in volumes
+    }
+
+
+@pytest.mark.parametrize("text", ["1e", "1.2.3", "", "0x1", "1K", "1 Gi", "1e+", "1i", "1Ki1", "1m3", "--1", "1Gib", "Ei", ".Pi"])
+def test_what_is_no_quantity_to_us_is_none_to_the_server(server: Plane, text: str) -> None:
+    with pytest.raises(ValueError, match="not a quantity"):
+        quantity.parse(text)
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": text}}]
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "b"}], "volumes": volumes}}
+    assert server.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", pod).status == 400
 
 
 def verdict(mutant: Mutant) -> list[str]:

@@ -3,6 +3,7 @@
 Why not lightkube's own verbs: docs/decisions/001-kubernetes-client.md.
 """
 
+import asyncio
 import contextlib
 import socket
 import zlib
@@ -40,10 +41,26 @@ WATCH_LIFE_S = 300
 _LIMITS = httpx2.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=60.0)
 
 
+class ClientHooks:
+    """What the client tells a listener; override what you want to hear."""
+
+    def answered(self, method: str, kind: type[Object], subresource: str, code: int, took_s: float) -> None:
+        """Called when a request was answered; `code` is 0 if it was not. A watch is answered when it begins."""
+
+
 class HttpClient:
     """Speaks to one API server. `qps`, `burst`: requests a second in the long run and at once; watches count as one each."""
 
-    def __init__(self, connection: Connection, *, qps: float = QPS, burst: int = BURST, page: int = PAGE) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        qps: float = QPS,
+        burst: int = BURST,
+        page: int = PAGE,
+        hooks: ClientHooks | None = None,
+    ) -> None:
+        self._hooks = hooks or ClientHooks()
         self._page = page
         self._bucket = TokenBucket(qps, burst)
         self._extensions = {"sni_hostname": connection.tls_server_name} if connection.tls_server_name else {}
@@ -71,7 +88,7 @@ class HttpClient:
             raise ConfigError(f"{connection.source}: cannot connect to {connection.server!r}: {error}") from error
 
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
-        return wire.decode(kind, await self._send("GET", wire.path(kind, namespace, name)))
+        return wire.decode(kind, await self._send("GET", kind, namespace, name))
 
     async def list(self, kind: type[T], namespace: str = "", *, labels: str = "", fields: str = "") -> Listing[T]:
         try:
@@ -83,7 +100,7 @@ class HttpClient:
     async def _pages(self, kind: type[T], namespace: str, params: dict[str, str]) -> Listing[T]:
         items: list[T] = []
         while True:
-            page, version, more = wire.decode_page(kind, await self._send("GET", wire.path(kind, namespace), params=params))
+            page, version, more = wire.decode_page(kind, await self._send("GET", kind, namespace, params=params))
             items.extend(page)
             if not more:
                 return Listing(items, version)
@@ -102,7 +119,11 @@ class HttpClient:
         await self._bucket.take()
         timeout = httpx2.Timeout(30.0, connect=10.0, read=WATCH_SILENCE_S, pool=None)
         with _errors_mapped(f"watch {path}"):
-            async with self._http.stream("GET", path, params=params, timeout=timeout, extensions=self._extensions) as response:
+            request = self._http.build_request("GET", path, params=params, timeout=timeout, extensions=self._extensions)
+            with self._timed("WATCH", kind) as answer:
+                response = await self._http.send(request, stream=True)
+                answer.code = response.status_code
+            async with contextlib.aclosing(response):
                 if response.status_code != 200:
                     raise wire.error_of(response.status_code, await response.aread())
                 async for line in _lines(response):
@@ -112,13 +133,13 @@ class HttpClient:
         kind = type(obj)
         if kind.RESOURCE.namespaced and not obj.namespace:
             raise ValueError(f"{kind.RESOURCE.kind} {obj.name!r} is namespaced, but no namespace was given")
-        answer = await self._send("POST", wire.path(kind, obj.namespace), content=wire.body(obj))
+        answer = await self._send("POST", kind, obj.namespace, content=wire.body(obj))
         return wire.decode(kind, answer)
 
     async def patch(self, kind: type[T], name: str, patch: Patch, namespace: str = "", *, subresource: str = "") -> T:
         form, content = ("merge-patch", patch.body) if isinstance(patch, MergePatch) else ("json-patch", patch.operations)
         answer = await self._send(
-            "PATCH", wire.path(kind, namespace, name, subresource), content=content, content_type=f"application/{form}+json"
+            "PATCH", kind, namespace, name, subresource, content=content, content_type=f"application/{form}+json"
         )
         return wire.decode(kind, answer)
 
@@ -134,7 +155,7 @@ class HttpClient:
         propagation: str = "",
     ) -> None:
         options = _delete_options(uid, resource_version, grace_period_s, propagation)
-        await self._send("DELETE", wire.path(kind, namespace, name), content=options or None)
+        await self._send("DELETE", kind, namespace, name, content=options or None)
 
     async def evict(self, name: str, namespace: str, *, uid: str = "") -> None:
         eviction = {
@@ -143,7 +164,7 @@ class HttpClient:
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": _delete_options(uid, "", None, ""),
         }
-        await self._send("POST", wire.path(Pod, namespace, name, "eviction"), content=eviction)
+        await self._send("POST", Pod, namespace, name, "eviction", content=eviction)
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -151,15 +172,19 @@ class HttpClient:
     async def _send(
         self,
         method: str,
-        path: str,
+        kind: type[Object],
+        namespace: str,
+        name: str = "",
+        subresource: str = "",
         *,
         params: dict[str, str] | None = None,
         content: Any = None,
         content_type: str = "application/json",
     ) -> bytes:
         """The body of a good answer; a bad one is raised."""
+        path = wire.path(kind, namespace, name, subresource)
         await self._bucket.take()
-        with _errors_mapped(f"{method} {path}"):
+        with self._timed(method, kind, subresource) as answer, _errors_mapped(f"{method} {path}"):
             response = await self._http.request(
                 method,
                 path,
@@ -168,9 +193,24 @@ class HttpClient:
                 headers=None if content is None else {"Content-Type": content_type},
                 extensions=self._extensions,
             )
+            answer.code = response.status_code
         if not response.is_success:
             raise wire.error_of(response.status_code, response.content)
         return response.content
+
+    @contextlib.contextmanager
+    def _timed(self, method: str, kind: type[Object], subresource: str = "") -> Iterator["_Answer"]:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        answer = _Answer()
+        try:
+            yield answer
+        finally:
+            self._hooks.answered(method, kind, subresource, answer.code, loop.time() - started)
+
+
+class _Answer:
+    code = 0
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
+from kubewright.api.meta import Object
 from kubewright.kube.controller import ControllerHooks
+from kubewright.kube.http import ClientHooks
 from kubewright.metrics import Registry
 
 
@@ -54,3 +56,24 @@ class ControllerMetrics(ControllerHooks):
     def _ended(self, result: str, took_s: float) -> None:
         self._registry.inc("controller_runtime_reconcile_total", controller=self._controller, result=result)
         self._registry.observe("controller_runtime_reconcile_time_seconds", took_s, controller=self._controller)
+
+
+class ClientMetrics(ClientHooks):
+    """client_go_request_*, under the reference's names though no Go is near."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def answered(self, method: str, kind: type[Object], subresource: str, code: int, took_s: float) -> None:
+        resource = kind.RESOURCE
+        # client-go counts a request without an answer as "<error>".
+        self._registry.inc("client_go_request_total", code=str(code) if code else "<error>", method=method)
+        self._registry.observe(
+            "client_go_request_duration_seconds",
+            took_s,
+            verb=method,
+            group=resource.group,
+            version=resource.version,
+            kind=resource.kind,
+            subresource=subresource,
+        )

@@ -27,6 +27,8 @@ from kubewright.kube import http, wire
 from kubewright.kube.client import EventType, JsonPatch, MergePatch
 from kubewright.kube.config import Connection
 from kubewright.kube.http import HttpClient
+from kubewright.kube.instruments import ClientMetrics
+from kubewright.metrics import Registry
 from tests.unit.kube.server import Asked, Server, client_of, status, stream
 
 NODE = {"metadata": {"name": "n", "resourceVersion": "7", "uid": "u"}}
@@ -356,3 +358,26 @@ def test_requests_beyond_the_burst_wait_for_the_rate(monkeypatch: pytest.MonkeyP
 
     asyncio.run(main())
     assert len([s for s in waited if s > 0.5]) == 2
+
+
+def test_every_request_is_counted_by_its_answer() -> None:
+    registry = Registry()
+
+    async def main() -> None:
+        server = Server((200, NODE), status(404, "NotFound", "x"), stream(line("ADDED", "a")))
+        async with client_of(server, hooks=ClientMetrics(registry)) as client:
+            await client.get(Node, "n")
+            with pytest.raises(NotFound):
+                await client.evict("p", "shop")
+            async for _ in client.watch(Node, resource_version="1"):
+                pass
+        client = HttpClient(Connection(server="http://127.0.0.1:9", verify=True), hooks=ClientMetrics(registry))
+        with pytest.raises(ServerUnavailable):
+            await client.get(Node, "n")
+        await client.close()
+
+    asyncio.run(main())
+    for code, method in (("200", "GET"), ("404", "POST"), ("200", "WATCH"), ("<error>", "GET")):
+        assert registry.value("client_go_request_total", code=code, method=method) == 1
+    labels = {"verb": "POST", "group": "", "version": "v1", "kind": "Pod", "subresource": "eviction"}
+    assert registry.value("client_go_request_duration_seconds", **labels) == 1

@@ -76,11 +76,14 @@ class Pass:
         feasible, refused = self._feasible(kind, pod)
         if not feasible:
             return self._no(kind, filters.sentence(len(self._nodes), refused))
+        return Verdict(scores.best(pod, feasible, self._nodes, self._soft(kind, pod), self._namespaces))
+
+    def _soft(self, kind: _Kind, pod: PodFacts) -> Sequence[SoftCount]:
         if kind.soft is None:
             soft = pod.soft_spread or (() if pod.hard_spread else self._default_spreads(pod))
             needed = scores.labels_needed(soft)
             kind.soft = [SoftCount(pod, spread, needed, self._nodes) for spread in soft]
-        return Verdict(scores.best(pod, feasible, self._nodes, kind.soft, self._namespaces))
+        return kind.soft
 
     def placed(self, pod: PodFacts, node: NodeState) -> None:
         """Count `pod` as standing on `node` from now on."""

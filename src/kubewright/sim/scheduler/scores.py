@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kubewright.sim.objects import LABEL_HOSTNAME
 from kubewright.sim.scheduler import filters
 from kubewright.sim.scheduler.nodes import NodeState
-from kubewright.sim.scheduler.pods import PodFacts, Spread, Term
+from kubewright.sim.scheduler.pods import Amounts, PodFacts, Spread, Term
 from kubewright.sim.scheduler.topology import Domain, NamespaceLabels, SoftCount
 
 TAINT_WEIGHT = 3
@@ -33,21 +33,33 @@ def best(
     """The node to take among `feasible`; `every` node counts towards pod affinity. `spreads`: the soft constraints' counts."""
     if len(feasible) == 1:
         return feasible[0]
-    totals = [_room(pod, node) * ROOM_WEIGHT + _balance(pod, node) * BALANCE_WEIGHT for node in feasible]
-    _add(totals, TAINT_WEIGHT, _normalised([_soft_taints(pod, n) for n in feasible], reverse=True))
+    scored = zip(feasible, totals(pod, feasible, every, spreads, namespaces), strict=True)
+    return min(scored, key=lambda pair: (-pair[1], pair[0].name))[0]
+
+
+def totals(
+    pod: PodFacts,
+    feasible: Sequence[NodeState],
+    every: Sequence[NodeState],
+    spreads: Sequence[SoftCount],
+    namespaces: NamespaceLabels,
+) -> list[int]:
+    """The weighted scores of `feasible`, in its order; arguments as for `best`."""
+    found = [_room(pod, node) * ROOM_WEIGHT + _balance(pod, node) * BALANCE_WEIGHT for node in feasible]
+    _add(found, TAINT_WEIGHT, _normalised([_soft_taints(pod, n) for n in feasible], reverse=True))
     if pod.preferred:
-        _add(totals, AFFINITY_WEIGHT, _normalised([_preferred(pod, n) for n in feasible]))
+        _add(found, AFFINITY_WEIGHT, _normalised([_preferred(pod, n) for n in feasible]))
     if spreads:
-        _add(totals, SPREAD_WEIGHT, _spread(feasible, spreads))
+        _add(found, SPREAD_WEIGHT, _spread(feasible, spreads))
     wanted = _pod_affinity(pod, every, namespaces)
     if wanted:
-        _add(totals, POD_AFFINITY_WEIGHT, _stretched([sum(wanted.get(d, 0) for d in n.labels.items()) for n in feasible]))
-    return min(zip(feasible, totals, strict=True), key=lambda pair: (-pair[1], pair[0].name))[0]
+        _add(found, POD_AFFINITY_WEIGHT, _stretched([sum(wanted.get(d, 0) for d in n.labels.items()) for n in feasible]))
+    return found
 
 
-def _add(totals: list[int], weight: int, scores: Sequence[int]) -> None:
+def _add(found: list[int], weight: int, scores: Sequence[int]) -> None:
     for index, score in enumerate(scores):
-        totals[index] += weight * score
+        found[index] += weight * score
 
 
 def _normalised(scores: Sequence[int], *, reverse: bool = False) -> list[int]:
@@ -75,15 +87,21 @@ def _room(pod: PodFacts, node: NodeState) -> int:
 
 
 def _balance(pod: PodFacts, node: NodeState) -> int:
-    """How alike the used shares of cpu and memory are afterwards."""
+    """How much more alike the pod makes the used shares of cpu and memory: around 75 for no change, from 50 to 100."""
+    if not any(pod.requests.get(name) for name in ("cpu", "memory")):
+        return 0
+    after = _evenness(node, pod.requests)
+    return _TOP // 2 + (_TOP // 2 + after - _evenness(node, {})) // 2
+
+
+def _evenness(node: NodeState, more: Amounts) -> int:
+    """100 less the standard deviation of the used shares, in hundredths."""
     shares = [
-        min(1.0, (node.used.get(name, 0) + pod.requests.get(name, 0)) / node.allocatable[name])
+        min(1.0, (node.used.get(name, 0) + more.get(name, 0)) / node.allocatable[name])
         for name in ("cpu", "memory")
         if node.allocatable.get(name)
     ]
-    if len(shares) < 2:
-        return _TOP
-    return int((1 - abs(shares[0] - shares[1]) / 2) * _TOP)
+    return int((1 - abs(shares[0] - shares[1]) / 2) * _TOP) if len(shares) == 2 else _TOP
 
 
 def _soft_taints(pod: PodFacts, node: NodeState) -> int:

@@ -7,6 +7,7 @@ answers the same request with the same machine, and a changed one with an error.
 import hashlib
 from datetime import datetime, timedelta
 
+import msgspec
 import structlog
 
 from kubewright.api import labels
@@ -24,6 +25,7 @@ from kubewright.errors import InsufficientCapacity, LaunchFailed
 SHOWS_WITHIN = timedelta(seconds=30)
 """How long DescribeInstances may hide a machine that a fleet has bought."""
 
+REMEMBERED = 1000
 _STRATEGIES = {labels.SPOT: "price-capacity-optimized", labels.ON_DEMAND: "lowest-price"}
 
 
@@ -37,6 +39,7 @@ class Fleet:
         self._unavailable = unavailable
         self._attempts: dict[str, int] = {}
         self._clashed: dict[str, datetime] = {}
+        self._contents: dict[bytes, api.LaunchTemplateData] = {}
         self._log = structlog.get_logger("kubewright.fleet")
 
     async def buy(
@@ -76,7 +79,7 @@ class Fleet:
         if not any(i.instance_ids for i in answer.instances):
             self._next(uid)
             raise errors.of_fleet([(e.error_code, e.error_message) for e in answer.errors])
-        self._forget(uid)
+        self._clashed.pop(uid, None)
         return _instance(answer, claim, node_class, choice.capacity_type, self._cluster, now)
 
     def request(
@@ -126,15 +129,7 @@ class Fleet:
         for (image, pods), overrides in sorted(groups.items()):
             if not overrides:
                 continue
-            boot = _boot(claim, node_class, choice.capacity_type, pods, cluster, aws)
-            content = templates.data(
-                node_class,
-                image_id=image,
-                user_data=userdata.encode(userdata.render(node_class, boot)),
-                capacity_type=choice.capacity_type,
-                found=tags.of_class(self._cluster, node_class.name, node_class.spec.tags or {})
-                | {tags.NODE_POOL: claim.metadata.labels.get(labels.NODEPOOL, "")},
-            )
+            content = self._content(claim, node_class, choice.capacity_type, image, pods, cluster, aws)
             name = await self._templates.ensure(node_class, content, now)
             specification = api.TemplateSpecification(launch_template_name=name)
             configs.append(api.TemplateConfig(launch_template_specification=specification, overrides=tuple(overrides)))
@@ -143,6 +138,34 @@ class Fleet:
                 raise LaunchFailed("AMINotFound", "no AMI of the NodeClass runs on any of the instance types")
             raise InsufficientCapacity("no capacity offerings are currently available given the constraints")
         return tuple(configs)
+
+    def _content(
+        self,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        capacity_type: str,
+        image: str,
+        pods: int,
+        cluster: Cluster,
+        aws: AwsSettings,
+    ) -> api.LaunchTemplateData:
+        """What the template says; made once for equal machines."""
+        boot = _boot(claim, node_class, capacity_type, pods, cluster, aws)
+        pool = claim.metadata.labels.get(labels.NODEPOOL, "")
+        status = (node_class.status.security_groups, node_class.status.instance_profile)
+        key = msgspec.json.encode((node_class.name, node_class.spec, status, image, pool, capacity_type, boot))
+        if key not in self._contents:
+            if len(self._contents) >= REMEMBERED:
+                self._contents.clear()
+            found = tags.of_class(self._cluster, node_class.name, node_class.spec.tags or {}) | {tags.NODE_POOL: pool}
+            self._contents[key] = templates.data(
+                node_class,
+                image_id=image,
+                user_data=userdata.encode(userdata.render(node_class, boot)),
+                capacity_type=capacity_type,
+                found=found,
+            )
+        return self._contents[key]
 
     def _best_subnets(self, node_class: EC2NodeClass) -> dict[str, str]:
         """Per zone the subnet with most free addresses (status order) that is not known to be full."""
@@ -172,9 +195,6 @@ class Fleet:
 
     def _next(self, uid: str) -> None:
         self._attempts[uid] = self._attempts.get(uid, 0) + 1
-        self._clashed.pop(uid, None)
-
-    def _forget(self, uid: str) -> None:
         self._clashed.pop(uid, None)
 
 

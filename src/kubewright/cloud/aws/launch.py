@@ -10,12 +10,13 @@ from kubewright.api.quantity import Resources
 from kubewright.catalogue.types import InstanceType, Offering
 from kubewright.errors import InsufficientCapacity
 from kubewright.scheduling import requirements, resources
-from kubewright.scheduling.requirement import Requirement
+from kubewright.scheduling.requirement import DOES_NOT_EXIST, NOT_IN, Requirement
 from kubewright.settings import MinValuesPolicy
 
 MOST_TYPES = 60
 """CreateFleet's request may not grow without end. Source: spec/aws 7.2."""
 
+_NEGATIVE = (NOT_IN, DOES_NOT_EXIST)
 _EXOTIC = (
     aws_labels.NEURON,
     aws_labels.NEURON_CORE,
@@ -64,20 +65,55 @@ def choose(claim: NodeClaim, types: Sequence[InstanceType], min_values: MinValue
 
 
 def buyable(wanted: Mapping[str, Requirement], requests: Resources, types: Sequence[InstanceType]) -> list[Buyable]:
+    """What the claim allows, has room for, and can be had now.
+
+    Cost: a few microseconds a type; it runs for every launch, so equal checks of offerings are made once.
+    """
     found = []
+    allowed: dict[int, bool] = {}
     for t in types:
-        if requirements.conflict(wanted, t.requirements) is not None:
+        if not allows(wanted, t.requirements):
             continue
-        offerings = tuple(
-            o
-            for o in t.offerings
-            if o.available
-            and requirements.conflict(wanted, o.requirements) is None
-            and resources.fits(requests, t.allocatable(o))
-        )
+        offerings = []
+        fits = None
+        for o in t.offerings:
+            if not o.available:
+                continue
+            place = id(o.requirements)  # shared by all offerings of a place, and alive as long as `types`
+            if place not in allowed:
+                allowed[place] = allows(wanted, o.requirements)
+            if not allowed[place]:
+                continue
+            if o.capacity_override or o.overhead_override:
+                has_room = resources.fits(requests, t.allocatable(o))
+            else:
+                fits = resources.fits(requests, t.allocatable()) if fits is None else fits
+                has_room = fits
+            if has_room:
+                offerings.append(o)
         if offerings:
             found.append(Buyable(t, tuple(sorted(offerings, key=lambda o: (o.price, o.zone)))))
     return found
+
+
+def allows(wanted: Mapping[str, Requirement], offered: Mapping[str, Requirement]) -> bool:
+    """`requirements.conflict(wanted, offered) is None`, for an offered side that lists few values and a wanted one that may list many."""
+    for key, want in wanted.items():
+        has = offered.get(key)
+        if has is None:
+            continue
+        if has.complement:
+            if not requirements.agree(want, has):
+                return False
+        elif not has.values:
+            if want.operator not in _NEGATIVE:
+                return False
+        elif not want.complement:
+            if has.values.isdisjoint(want.values):
+                return False
+        elif not any(want.has(v) for v in has.values):
+            return False
+    return True
 
 
 def without_exotic(found: list[Buyable]) -> list[Buyable]:

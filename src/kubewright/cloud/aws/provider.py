@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -83,6 +84,8 @@ class AwsProvider:
         self._spot_asked: datetime | None = None
         self._leading_since: datetime | None = None
         self._tried: set[str] = set()
+        self._chosen_from: tuple[InstanceType, ...] = ()
+        self._chosen: dict[bytes, launch.Choice] = {}
         self._fleet = Fleet(api, settings.cluster_name, self._templates, self._unavailable)
         self._node_classes = nodeclass.NodeClasses(api, kube, clock, aws, self._describe_cluster, self._templates)
 
@@ -97,7 +100,7 @@ class AwsProvider:
             existing = await self._bought_before(claim)
             if existing is not None:
                 return self._describe(existing, types, node_class, claim)
-            choice = launch.choose(claim, types, self._settings.min_values_policy)
+            choice = self._choose(claim, types)
             self._tried.add(claim.metadata.uid)
             described = await self._describe_cluster()
             bought = await self._fleet.buy(claim, node_class, choice, described, self._aws, self._clock.now())
@@ -238,6 +241,15 @@ class AwsProvider:
         if refused is not None:
             raise refused
         return found
+
+    def _choose(self, claim: NodeClaim, types: tuple[InstanceType, ...]) -> launch.Choice:
+        """`launch.choose`, once for equal claims: a plan's claims differ in little but their names."""
+        if self._chosen_from is not types:
+            self._chosen_from, self._chosen = types, {}
+        key = msgspec.json.encode((claim.spec.requirements, claim.spec.resources), order="deterministic")
+        if key not in self._chosen:
+            self._chosen[key] = launch.choose(claim, types, self._settings.min_values_policy)
+        return self._chosen[key]
 
     async def _of_class(self, node_class: EC2NodeClass) -> tuple[InstanceType, ...]:
         market = await self._discovered()

@@ -63,7 +63,14 @@ class _Possible(msgspec.Struct, frozen=True):
         # no label of a machine is a negative number
         if self.high is not None and self.high < (self.low or 0):
             return True
-        return self.listed is not None and not any(self._allows(value) for value in self.listed)
+        if self.listed is not None:
+            return not any(self._allows(value) for value in self.listed)
+        low, high = self.low or 0, self.high
+        # more numbers in the bounds than there are excluded values: one is left
+        return self.present and high is not None and high - low < len(self.excluded) and not self._any_between(low, high)
+
+    def _any_between(self, low: int, high: int) -> bool:
+        return any(self._allows(str(number)) for number in range(low, high + 1))
 
     def _allows(self, value: str) -> bool:
         if value in self.excluded:

@@ -146,6 +146,8 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     os: dict[str, str] | None = None
     runtime_class_name: str | None = None
     preemption_policy: str | None = None
+    workload_ref: dict[str, str] | None = None
+    scheduling_group: dict[str, str] | None = None
 
 
 class ContainerStatus(Wire, frozen=True, kw_only=True):

@@ -77,11 +77,12 @@ _BY_RULE: tuple[tuple[str, Any], ...] = (
 
 
 def check(obj: Obj) -> Iterator[Finding]:
-    """Everything wrong with an object of one of our kinds."""
+    """Everything wrong with an object of one of our kinds, but for its metadata."""
     name = KINDS[str(obj["apiVersion"]), str(obj["kind"])]
     root = crds.schema_of(name)
     for path in schema.unknown_fields(obj, root):
-        yield _unknown(path, obj, root)
+        if not path.startswith("metadata."):
+            yield _unknown(path, obj, root)
     full = schema.default_and_prune(obj, root)
     problems = [p for p in schema.validate(full, None, root) if p.field != "<nil>"]
     yield from (_finding(p, root) for p in problems)
@@ -275,7 +276,7 @@ def _node_pool(full: Obj, problems: list[schema.Problem]) -> Iterator[Finding]:
     labels = spec["template"].get("metadata", {}).get("labels", {})
     yield from _requirements(spec["template"]["spec"], "spec.template.spec", problems, labels)
     if not problems:
-        pool = msgspec.convert(dict(full) | {"status": {}}, NodePool)
+        pool = msgspec.convert({"spec": spec}, NodePool)
         for text in validation.runtime_problems(pool):
             yield Finding("spec.template", text)
 
@@ -300,6 +301,11 @@ def _requirements(spec: Obj, path: str, problems: list[schema.Problem], labels: 
 
 
 def _node_class(full: Obj) -> Iterator[Finding]:
+    if "spec" not in full:
+        # the CRD would take it, and nothing could ever be bought with it
+        names = ("role", "amiSelectorTerms", "subnetSelectorTerms", "securityGroupSelectorTerms")
+        yield Finding("spec", "found nothing, but machines need it", {"spec": {name: _EXAMPLES[name] for name in names}})
+        return
     for index, mapping in enumerate(full["spec"].get("blockDeviceMappings", ())):
         size = mapping.get("ebs", {}).get("volumeSize")
         if size in ("Ti", "T"):
@@ -336,8 +342,6 @@ def _node_at(path: str, root: schema.Schema) -> schema.Schema | None:
 def _fields_at(path: str, root: schema.Schema) -> list[str]:
     if path == "":
         return list(root["properties"])
-    if path == "metadata":
-        return ["name", "labels", "annotations", "finalizers", "generateName", "namespace"]
     node = _node_at(path, root)
     return list(node.get("properties", {})) if node else []
 

@@ -67,16 +67,21 @@ def _findings(obj: Any, others: Collection[tuple[str, str]]) -> Iterator[Finding
         mended = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "my-name"}}
         yield Finding("the document", f"found {quoted(obj)}; a manifest is a mapping", mended)
         return
-    key = (obj.get("apiVersion"), obj.get("kind"))
-    if key in others:
+    for field in ("apiVersion", "kind"):
+        if not isinstance(obj.get(field), str) or not obj[field]:
+            mended = {"apiVersion": "apps/v1", "kind": "Deployment"}
+            yield Finding(field, f"found {quoted(obj.get(field))}; every manifest says what it is", mended)
+            return
+    if (obj["apiVersion"], obj["kind"]) in others:
         return
     new, old = olds.mend(obj)
     yield from old
-    key = (new.get("apiVersion"), new.get("kind"))
+    key = (new["apiVersion"], new["kind"])
     if key not in customs.KINDS and key not in models.KINDS:
         yield _unknown_kind(obj)
         return
     if key in customs.KINDS:
+        yield from models.check_metadata(new)
         yield from workloads.metadata(new)
         yield from customs.check(new)
         return
@@ -88,10 +93,8 @@ def _findings(obj: Any, others: Collection[tuple[str, str]]) -> Iterator[Finding
 
 
 def _unknown_kind(obj: dict[str, Any]) -> Finding:
-    version, kind = obj.get("apiVersion"), obj.get("kind")
+    version, kind = obj["apiVersion"], obj["kind"]
     known = [*customs.KINDS, *models.KINDS]
-    if not isinstance(kind, str) or not kind:
-        return Finding("kind", f"found {quoted(kind)}; every manifest says what it is", {"apiVersion": "v1", "kind": "Pod"})
     right_version = next((v for v, k in known if k == kind), None)
     if right_version is not None:
         field = "apiVersion"

@@ -76,6 +76,13 @@ def check(obj: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _struct(model, {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}, "")
 
 
+def check_metadata(obj: Mapping[str, Any]) -> Iterator[Finding]:
+    """The same for the metadata of an object of any kind."""
+    meta = obj.get("metadata")
+    if isinstance(meta, dict):
+        yield from _struct(importlib.import_module("lightkube.models.meta_v1").ObjectMeta, meta, "metadata")
+
+
 def _struct(model: Any, value: Mapping[str, Any], path: str) -> Iterator[Finding]:
     known = _fields_of(model)
     for name, written in value.items():

@@ -330,7 +330,7 @@ def _labels_in(old: _Mending, path: str) -> None:
     written = old.get(path)
     for index, requirement in enumerate(written if isinstance(written, list) else ()):
         key = requirement.get("key") if isinstance(requirement, dict) else None
-        if key in _OLD_LABELS:
+        if isinstance(key, str) and key in _OLD_LABELS:
             requirement["key"] = _OLD_LABELS[key]
             at = f"{path}[{index}].key"
             old.say(at, f'found "{key}", a name of v1alpha5', nest(at, _OLD_LABELS[key]))

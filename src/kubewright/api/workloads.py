@@ -192,7 +192,7 @@ def _pod_term(term: Obj, path: str) -> Iterator[Finding]:
 
 
 def _toleration(toleration: Obj, path: str) -> Iterator[Finding]:
-    operator = toleration.get("operator", "Equal")
+    operator = toleration.get("operator") or "Equal"
     if operator not in ("Equal", "Exists", "Lt", "Gt"):
         right = nearest(operator, ("Equal", "Exists")) or "Equal"
         yield Finding(

@@ -93,6 +93,8 @@ def test_quantities_are_read_and_printed_as_the_server_does(server: Plane) -> No
     signs, fractions = ["", "", "+"], ["", "", ".5", ".001", "."]
     texts = ["".join(map(chance.choice, (signs, wholes, fractions, suffixes))) for _ in range(400)]
     texts += [".", "+", "Gi", "m", ".5", ".5Ei", "e3", " 1Gi "]
+    # from 1000E on the server loses the suffix and prints 1: nothing to be equal to
+    texts = [text for text in texts if quantity.parse(text) < 10**21 * quantity.ONE]
     # an emptyDir's limit is kept as it is read; amounts in resource lists are rounded up to thousandths besides
     volumes = [{"name": f"v{n}", "emptyDir": {"sizeLimit": text}} for n, text in enumerate(texts)]
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "b"}], "volumes": volumes}}

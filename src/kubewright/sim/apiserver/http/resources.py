@@ -222,6 +222,11 @@ def _json(obj: Any, *, status: int = 200, warnings: tuple[str, ...] = ()) -> web
 
 
 async def _body(request: web.Request) -> Item:
+    if request.content_type == "application/vnd.kubernetes.protobuf":
+        raise answers.unsupported_media(
+            "this in-memory API server reads JSON and YAML, and `kubectl create KIND` sends protobuf: "
+            "use `kubectl create KIND NAME ... --dry-run=client -o yaml | kubectl apply -f -`"
+        )
     if request.content_type not in ("application/json", "application/yaml", "application/octet-stream", ""):
         raise answers.unsupported_media(
             "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml"

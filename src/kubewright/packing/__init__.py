@@ -1,1 +1,5 @@
-"""Where plans are improved and bounded; composes with first fit."""
+"""Better and cheaper plans: `plan` composes first fit, the bound and the improver."""
+
+from kubewright.packing.first_fit import plan
+
+__all__ = ["plan"]

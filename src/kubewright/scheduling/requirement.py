@@ -82,6 +82,11 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
             number += 1
         return str(number) if self.at_most is None or number <= self.at_most else ""
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for equal requirements, and orderable in text: for keys of caches and for sorting."""
+        return (self.key, self.complement, tuple(sorted(self.values)), self.at_least, self.at_most, self.min_values)
+
     def _in_bounds(self, value: str) -> bool:
         return within(value, self.at_least, self.at_most)
 

@@ -22,6 +22,7 @@ from kubewright.api.core import (
     StatefulSet,
     StorageClass,
     Taint,
+    TopologySpreadConstraint,
 )
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.api.quantity import Resources
@@ -91,6 +92,10 @@ class SolverSettings(msgspec.Struct, frozen=True):
     """Labels the provider adds to the core's well-known ones."""
     label_aliases: Mapping[str, str] = {}
     """Provider's label aliases (a CSI zone key) → the stable key."""
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    """Spread given to pods that write none, with a selector deduced per pod. Source: spec/scheduling 6.10."""
+    reserved_strict: bool = True
+    """Whether a pod waits for reserved capacity that this pass cannot be sure of, rather than go on-demand. Source: 5.8."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -104,6 +109,8 @@ class Problem(msgspec.Struct, frozen=True):
     pools: tuple[Pool, ...]
     surroundings: Surroundings = Surroundings()
     settings: SolverSettings = SolverSettings()
+    leaving: tuple[StateNode, ...] = ()
+    """Nodes that are going away: nothing is put there, but pods that stay on them until the end count for topology."""
 
 
 class PlannedClaim(msgspec.Struct, frozen=True):

@@ -1,0 +1,124 @@
+"""Open claims: nodes being planned.
+
+Source: spec/scheduling 5.4, 5.5, 5.8.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from kubewright.api.quantity import Resources
+from kubewright.catalogue.columns import Columns
+from kubewright.scheduling.host_ports import HostPort, clash
+from kubewright.scheduling.refusal import Because, Refusal
+from kubewright.solver.classes import PodClass
+from kubewright.solver.templates import State, Template
+
+
+class Reservations:
+    """What is left of each capacity reservation in this pass; an open claim holds every one it might be launched from."""
+
+    def __init__(self, tables: Sequence[Columns], *, strict: bool) -> None:
+        self.strict = strict
+        self.left: dict[str, int] = {}
+        for columns in tables:
+            for kind in columns.kinds:
+                if kind.reservation:
+                    self.left[kind.reservation] = min(kind.capacity, self.left.get(kind.reservation, kind.capacity))
+
+    def choose(self, state: State, rows: int, held: frozenset[str]) -> frozenset[str] | Refusal:
+        """The reservations that a claim in this state would hold; a refusal when waiting is better than doing without."""
+        kinds = state.template.columns.kinds
+        wanted = {kinds[k].reservation for k in state.kinds if kinds[k].reservation and kinds[k].rows & rows}
+        sure = frozenset(r for r in wanted if r in held or self.left[r] > 0)
+        if self.strict and not sure and (wanted or held):
+            text = "taken by other claims of this pass" if wanted else "would no longer be compatible"
+            return Refusal(Because.RESERVED, state.template.name, ",".join(sorted(wanted or held)), text)
+        return sure
+
+    def move(self, before: frozenset[str], after: frozenset[str]) -> None:
+        for one in after - before:
+            self.left[one] -= 1
+        for one in before - after:
+            self.left[one] += 1
+
+
+class OpenClaim:
+    """A node being planned: its state, the rows that still hold everything on it, and what is on it."""
+
+    __slots__ = ("held", "index", "min_values_relaxed", "name", "placed", "ports", "requests", "rows", "state", "volumes")
+
+    def __init__(self, index: int, name: str, state: State) -> None:
+        self.index = index
+        self.name = name
+        self.state = state
+        self.rows = state.rows
+        self.requests: dict[str, int] = {}
+        """Of pods alone; daemon overhead is in the template's `fit`."""
+        self.placed: list[tuple[PodClass, int, int]] = []
+        """(class, from, to) into the class's pods."""
+        self.ports: list[HostPort] = []
+        self.volumes: dict[str, set[str]] = {}
+        self.held: frozenset[str] = frozenset()
+        self.min_values_relaxed = False
+
+    @property
+    def template(self) -> Template:
+        return self.state.template
+
+    def rows_with(self, state: State, requests: Sequence[tuple[str, int]], pods: int, within: int) -> int:
+        """Rows that hold `pods` more such pods in `state`."""
+        rows = within & state.rows
+        if not rows:
+            return 0
+        ladder = self.state.template.fit.ladder
+        mine = self.requests
+        for name, amount in requests:
+            rows &= ladder(name).at_least(mine.get(name, 0) + amount * pods)
+            if not rows:
+                return 0
+        return rows
+
+    def most(self, state: State, requests: Sequence[tuple[str, int]], wanted: int, within: int) -> tuple[int, int]:
+        """The most pods, up to `wanted`, that fit, with the rows that then remain; (0, 0) when not even one does."""
+        relaxed = self.min_values_relaxed
+        rows = self.rows_with(state, requests, wanted, within)
+        if rows and (relaxed or not state.unmet(rows)):
+            return wanted, rows
+        low, high, best = 0, wanted, 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            rows = self.rows_with(state, requests, middle, within)
+            if rows and (relaxed or not state.unmet(rows)):
+                low, best = middle, rows
+            else:
+                high = middle
+        return low, best
+
+    def port_clash(self, ports: Sequence[HostPort]) -> bool:
+        return bool(ports and self.ports) and clash(ports, self.ports) is not None
+
+    def attachable(self, drivers: Mapping[str, frozenset[str]], limits: Mapping[str, int]) -> str:
+        """The driver whose limit these claims would exceed on a new node, "" when they can be attached."""
+        for driver, keys in drivers.items():
+            limit = limits.get(driver)
+            if limit is not None and len(self.volumes.get(driver, set()) | keys) > limit:
+                return driver
+        return ""
+
+    def add(self, one: PodClass, start: int, pods: int, state: State, rows: int) -> None:
+        self.state = state
+        self.rows = rows
+        mine = self.requests
+        for name, amount in one.requests.items():
+            mine[name] = mine.get(name, 0) + amount * pods
+        self.placed.append((one, start, start + pods))
+        if one.ports:
+            self.ports += one.ports
+        for driver, keys in one.drivers.items():
+            self.volumes.setdefault(driver, set()).update(keys)
+
+    def all_requests(self) -> Resources:
+        """Pods' requests and the least daemon overhead."""
+        total = dict(self.requests)
+        for name, amount in self.template.least_overhead(self.rows).items():
+            total[name] = total.get(name, 0) + amount
+        return total

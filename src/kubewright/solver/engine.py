@@ -1,0 +1,403 @@
+"""One first-fit pass over pod classes: existing nodes, then open claims, then a new claim of the first pool that can.
+
+Source: spec/scheduling 5.2, 5.3. Differs on purpose: open claims are filled in the order in which they were opened, so that
+counts can be placed at once (the reference takes the claim with the fewest pods, whichever comes first among equals).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from kubewright.api.labels import HOSTNAME
+from kubewright.catalogue.columns import bits
+from kubewright.scheduling.host_ports import clash
+from kubewright.scheduling.refusal import Because, Refusal
+from kubewright.scheduling.taints import untolerated
+from kubewright.solver.claims import OpenClaim, Reservations
+from kubewright.solver.classes import PodClass, Variant
+from kubewright.solver.nodes import NodeTable
+from kubewright.solver.refusals import no_domain, no_room, topology_refusal
+from kubewright.solver.reporter import Reporter
+from kubewright.solver.templates import State, Template
+from kubewright.solver.topology import Allowed, Group, HostMasks, Rules, allowed, host_masks, host_room
+
+NO_RULES = Rules((), (), (), one_at_a_time=False)
+FREE = HostMasks(-1, 0, -1, 0, fresh=True)
+
+
+class Progress:
+    """How far one class has come in a pass."""
+
+    __slots__ = ("claims_full", "deferred", "done", "nodes_full", "one", "requests")
+
+    def __init__(self, one: PodClass) -> None:
+        self.one = one
+        self.done = 0
+        self.requests = tuple(one.requests.items())
+        self.nodes_full = 0
+        """Existing nodes without room for one of these; room only shrinks, so they are never asked again."""
+        self.claims_full: dict[int, int] = {}
+        """Id of an ask → open claims that cannot take one more under it for good."""
+        self.deferred: Refusal | None = None
+        """Set when the class waits for reserved capacity."""
+
+    @property
+    def left(self) -> int:
+        return len(self.one.pods) - self.done
+
+
+class Leeway:
+    """Where topology lets a variant go at this moment."""
+
+    __slots__ = ("hosts", "limits", "ranks")
+
+    def __init__(self, rules: Rules) -> None:
+        self.hosts = host_masks(rules.host) if rules.host else FREE
+        self.limits: dict[str, Allowed] = {}
+        self.ranks: dict[str, Mapping[str, int]] = {}
+        for key, keyed in rules.keyed:
+            limit = self.limits[key] = allowed(keyed)
+            if limit.only is not None:
+                self.ranks[key] = limit.only
+
+    @property
+    def nowhere(self) -> bool:
+        return any(limit.none for limit in self.limits.values())
+
+
+class Engine:
+    """The state of a pass. Use once."""
+
+    def __init__(
+        self,
+        table: NodeTable,
+        templates: Sequence[Template],
+        reservations: Reservations | None,
+        *,
+        relax_min_values: bool = False,
+        attach_limits: Mapping[str, int] | None = None,
+        reporter: Reporter | None = None,
+    ) -> None:
+        """`reservations` is None where reserved capacity is switched off or not sold."""
+        self.table = table
+        self.templates = templates
+        self.reservations = reservations
+        self.relax_min_values = relax_min_values
+        self.attach_limits = attach_limits or {}
+        self.reporter = reporter
+        self.claims: list[OpenClaim] = []
+        self.existing: dict[int, list[tuple[PodClass, int, int]]] = {}
+        """Index of a node → (class, from, to) put there."""
+        self._in_state: dict[State, int] = {}
+        """State → mask of the open claims that are in it."""
+
+    def run(self, classes: Sequence[PodClass]) -> list[Progress]:
+        """Place all that can be placed. What is left is returned, in the order of `classes`."""
+        everyone = [Progress(one) for one in classes]
+        waiting = [p for p in everyone if p.one.refusal is None]
+        while waiting:
+            before = sum(p.done for p in waiting)
+            for progress in waiting:
+                self._place(progress)
+            if sum(p.done for p in waiting) == before:
+                break
+            # Only topology can turn a no into a yes within a pass; everything else gets tighter.
+            waiting = [p for p in waiting if p.left and p.deferred is None and _topological(p.one)]
+        return [p for p in everyone if p.left]
+
+    def _place(self, progress: Progress) -> None:
+        one = progress.one
+        reporter = self.reporter
+        if reporter is not None:
+            reporter.considering(tuple(pod.key for pod in one.pods[progress.done :]))
+        first = 0
+        forgetful = _topological(one)
+        while progress.left:
+            for index in range(first, len(one.variants)):
+                variant = one.variants[index]
+                if reporter is not None and index:
+                    reporter.relaxed(tuple(pod.key for pod in one.pods[progress.done :]), variant.given_up[-1])
+                placed = self._place_some(progress, variant)
+                if placed or progress.deferred is not None:
+                    progress.done += placed
+                    break
+                if not forgetful:
+                    first = index + 1
+            else:
+                return
+            if progress.deferred is not None:
+                return
+
+    def _place_some(self, progress: Progress, variant: Variant) -> int:
+        """Put as many as one place takes on the first place that takes any; how many that were."""
+        rules = variant.rules or NO_RULES
+        leeway = Leeway(rules)
+        if leeway.limits and leeway.nowhere:
+            return 0
+        most = 1 if rules.one_at_a_time or progress.one.ports else progress.left
+        return (
+            self._on_nodes(progress, variant, rules, leeway, most)
+            or self._on_claims(progress, variant, rules, leeway, most)
+            or (self._on_new(progress, variant, rules, leeway, most) if leeway.hosts.fresh else 0)
+        )
+
+    def _on_nodes(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway, most: int) -> int:
+        table = self.table
+        if not table.every:
+            return 0
+        one, hosts = progress.one, leeway.hosts
+        for ask in variant.asks:
+            mask = table.allowed(ask) & hosts.nodes_only & ~hosts.nodes_never & ~progress.nodes_full
+            for key, limit in leeway.limits.items():
+                if not mask:
+                    break
+                mask &= self._nodes_within(key, limit)
+            for index in bits(mask):
+                node = table.nodes[index]
+                room = most
+                free = node.free
+                for name, amount in progress.requests:
+                    if amount:
+                        room = min(room, free.get(name, 0) // amount)
+                if room <= 0 or (one.ports and clash(one.ports, node.ports)) or (one.drivers and node.attachable(one.drivers)):
+                    progress.nodes_full |= 1 << index
+                    continue
+                limit_here = host_room(rules.host, node=index, claim=None) if rules.host else None
+                if limit_here is not None:
+                    room = min(room, limit_here)
+                self._settle_on_node(progress, index, room)
+                return room
+        return 0
+
+    def _nodes_within(self, key: str, limit: Allowed) -> int:
+        values = self.table.values(key)
+        if limit.only is not None:
+            mask = 0
+            for value in limit.only:
+                if value not in limit.never:
+                    mask |= values.get(value, 0)
+            return mask
+        mask = self.table.having(key) if limit.key_needed else self.table.every
+        for value in limit.never:
+            mask &= ~values.get(value, 0)
+        return mask
+
+    def _settle_on_node(self, progress: Progress, index: int, pods: int) -> None:
+        one = progress.one
+        node = self.table.nodes[index]
+        free = node.free
+        for name, amount in progress.requests:
+            free[name] = free.get(name, 0) - amount * pods
+        if one.ports:
+            node.ports += one.ports
+        for driver, keys in one.drivers.items():
+            node.attached.setdefault(driver, set()).update(keys)
+        self.existing.setdefault(index, []).append((one, progress.done, progress.done + pods))
+        for group in one.counted_in:
+            if not group.nodes_passing >> index & 1:
+                continue
+            if group.term.key == HOSTNAME:
+                group.nodes.add(index, pods)
+            elif (domain := node.labels.get(group.term.key)) is not None:
+                group.counts[domain] = group.counts.get(domain, 0) + pods
+        if self.reporter is not None:
+            self.reporter.placed(_keys(progress, pods), node.name, 0, 0)
+
+    def _on_claims(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway, most: int) -> int:
+        hosts = leeway.hosts
+        if not self.claims or not hosts.claims_only:
+            return 0
+        one = progress.one
+        for ask in variant.asks:
+            open_to: dict[State, tuple[State, list[State]]] = {}
+            mask = 0
+            for state, members in self._in_state.items():
+                narrowed = state.with_ask(ask)
+                if isinstance(narrowed, Refusal) or not narrowed.rows:
+                    continue
+                options = narrowed.options(rules.pinned, leeway.limits, leeway.ranks) if rules.pinned else [narrowed]
+                if options:
+                    open_to[state] = (narrowed, options)
+                    mask |= members
+            mask &= hosts.claims_only & ~hosts.claims_never & ~progress.claims_full.get(ask.id, 0)
+            for index in bits(mask):
+                claim = self.claims[index]
+                narrowed, options = open_to[claim.state]
+                if claim.port_clash(one.ports) or (one.drivers and claim.attachable(one.drivers, self.attach_limits)):
+                    progress.claims_full[ask.id] = progress.claims_full.get(ask.id, 0) | 1 << index
+                    continue
+                limit_here = host_room(rules.host, node=None, claim=index) if rules.host else None
+                wanted = most if limit_here is None else min(most, limit_here)
+                within = claim.rows & claim.template.free_of(one.ports) if one.ports else claim.rows
+                placed = self._join(progress, claim, options, wanted, within)
+                if placed:
+                    return placed
+                if options == [narrowed] or not claim.rows_with(narrowed, progress.requests, 1, within):
+                    progress.claims_full[ask.id] = progress.claims_full.get(ask.id, 0) | 1 << index
+        return 0
+
+    def _join(self, progress: Progress, claim: OpenClaim, options: Sequence[State], wanted: int, within: int) -> int:
+        for state in options:
+            pods, rows = claim.most(state, progress.requests, wanted, within)
+            if not pods:
+                continue
+            if self.reservations is not None:
+                held = self.reservations.choose(state, rows, claim.held)
+                if isinstance(held, Refusal):
+                    continue
+                self.reservations.move(claim.held, held)
+                claim.held = held
+            self._settle_on_claim(progress, claim, state, rows, pods)
+            return pods
+        return 0
+
+    def _settle_on_claim(self, progress: Progress, claim: OpenClaim, state: State, rows: int, pods: int) -> None:
+        one = progress.one
+        bit = 1 << claim.index
+        before = claim.rows
+        if claim.state is not state or not claim.placed:
+            left = self._in_state.get(claim.state, 0) & ~bit
+            if left:
+                self._in_state[claim.state] = left
+            else:
+                self._in_state.pop(claim.state, None)
+            self._in_state[state] = self._in_state.get(state, 0) | bit
+        claim.add(one, progress.done, pods, state, rows)
+        for group in one.counted_in:
+            if not claim_passes(group, state):
+                continue
+            if group.term.key == HOSTNAME:
+                group.claims.add(claim.index, pods)
+            elif (domain := state.single(group.term.key)) is not None:
+                group.counts[domain] = group.counts.get(domain, 0) + pods
+        if self.reporter is not None:
+            self.reporter.placed(_keys(progress, pods), claim.name, before.bit_count(), rows.bit_count())
+
+    def _on_new(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway, most: int) -> int:
+        for template in self.templates:
+            placed = self.open(progress, variant, rules, leeway, most, template)
+            if isinstance(placed, int):
+                return placed
+            if placed.because is Because.RESERVED:
+                progress.deferred = placed
+                return 0
+            if self.reporter is not None:
+                self.reporter.refused(_keys(progress, progress.left), placed)
+        return 0
+
+    def open(
+        self,
+        progress: Progress,
+        variant: Variant,
+        rules: Rules,
+        leeway: Leeway,
+        most: int,
+        template: Template,
+    ) -> int | Refusal:
+        """Open a claim of `template` with as many pods as it takes; how many, or why none."""
+        one = progress.one
+        affordable = template.affordable()
+        if isinstance(affordable, Refusal):
+            return affordable
+        room = host_room(rules.host, node=None, claim=None) if rules.host else None
+        wanted = most if room is None else min(most, room)
+        within = template.rows & affordable & (template.free_of(one.ports) if one.ports else -1)
+        refusal: Refusal | None = None
+        for ask in variant.asks:
+            narrowed = template.start.with_ask(ask)
+            if isinstance(narrowed, Refusal):
+                refusal = narrowed
+                continue
+            options = narrowed.options(rules.pinned, leeway.limits, leeway.ranks) if rules.pinned else [narrowed]
+            for state in options:
+                placed = self._try_new(progress, state, wanted, within, template)
+                if isinstance(placed, int):
+                    return placed
+                if placed is not None:
+                    return placed
+            state = options[0] if options else narrowed
+            if options or not narrowed.rows & within & template.fit.holding(one.requests):
+                refusal = no_room(template, state, one, within)
+            else:
+                refusal = no_domain(template, narrowed, rules, leeway.limits)
+        assert refusal is not None
+        return refusal
+
+    def refusals(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway) -> list[Refusal]:
+        """Every template's no, in order; asked when the pass is over, and never opens anything."""
+        found: list[Refusal] = []
+        for template in self.templates:
+            if not leeway.hosts.fresh or leeway.nowhere:
+                refusal = template.affordable()
+                for ask in variant.asks:
+                    narrowed = template.start.with_ask(ask)
+                    if isinstance(narrowed, Refusal):
+                        found.append(narrowed if narrowed.where else replace(narrowed, where=template.name))
+                        break
+                else:
+                    found.append(refusal if isinstance(refusal, Refusal) else topology_refusal(template.name, rules, leeway))
+                continue
+            answer = self.open(progress, variant, rules, leeway, 1, template)
+            assert isinstance(answer, Refusal), "the pass went on until nothing more could be placed"
+            found.append(answer if answer.where else replace(answer, where=template.name))
+        return found
+
+    def _try_new(self, progress: Progress, state: State, wanted: int, within: int, template: Template) -> int | Refusal | None:
+        claim = OpenClaim(len(self.claims), f"{template.name}-{template.opened + 1}", state)
+        pods, rows = claim.most(state, progress.requests, wanted, within)
+        if not pods and self.relax_min_values and state.min_values:
+            claim.min_values_relaxed = True
+            pods, rows = claim.most(state, progress.requests, wanted, within)
+        if not pods:
+            return None
+        if self.reservations is not None:
+            held = self.reservations.choose(state, rows, claim.held)
+            if isinstance(held, Refusal):
+                return held
+            self.reservations.move(claim.held, held)
+            claim.held = held
+        claim.rows = within & state.rows
+        self.claims.append(claim)
+        template.opened += 1
+        self._settle_on_claim(progress, claim, state, rows, pods)
+        template.reserve(rows)
+        return pods
+
+
+def claim_passes(group: Group, state: State) -> bool:
+    """Whether every node that a claim in this state may become passes the group's node filter."""
+    found = group.passes.get(state)
+    if found is None:
+        found = group.passes[state] = _surely_passes(group, state)
+    return found
+
+
+def _surely_passes(group: Group, state: State) -> bool:
+    nodes = group.term.filter
+    if nodes.tolerations is not None and untolerated(state.template.taints, nodes.tolerations):
+        return False
+    if not nodes.alternatives:
+        return True
+    have = state.requirements
+    for wanted in nodes.alternatives:
+        for key, asked in wanted.items():
+            own = have.get(key)
+            if own is None:
+                if asked.operator not in ("NotIn", "DoesNotExist"):
+                    break
+            elif own.complement:
+                if not asked.complement or not asked.values <= own.values:
+                    break
+            elif not all(asked.has(value) for value in own.values):
+                break
+        else:
+            return True
+    return False
+
+
+def _topological(one: PodClass) -> bool:
+    return any(v.rules is not None and v.rules.any for v in one.variants)
+
+
+def _keys(progress: Progress, pods: int) -> tuple[str, ...]:
+    return tuple(pod.key for pod in progress.one.pods[progress.done : progress.done + pods])

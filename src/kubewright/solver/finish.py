@@ -1,0 +1,93 @@
+"""From open claims to the machines to buy.
+
+Source: spec/scheduling 3.8, 5.9.
+"""
+
+from collections.abc import Mapping
+
+from kubewright.api import labels as names
+from kubewright.catalogue.columns import NO_PRICE, reservation_key
+from kubewright.scheduling.refusal import Because, Refusal
+from kubewright.scheduling.requirement import Requirement
+from kubewright.scheduling.requirements import add
+from kubewright.solver.claims import OpenClaim
+from kubewright.solver.problem import PlannedClaim
+
+MAX_INSTANCE_TYPES = 600
+"""Source: spec/scheduling 3.8 (a provider may cut further when it launches)."""
+
+_SIMULATED = (names.HOSTNAME, names.REGISTERED, names.INITIALIZED)
+
+
+def finished(claim: OpenClaim, well_known: frozenset[str], *, strict: bool) -> PlannedClaim | Refusal:
+    """The claim as it is to be created; a refusal when cutting its type list broke minValues and that is not allowed."""
+    template, state = claim.template, claim.state
+    columns = template.columns
+    requirements = {k: r for k, r in state.requirements.items() if k not in _SIMULATED}
+    kinds = tuple(k for k in state.kinds if not columns.kinds[k].reservation or columns.kinds[k].reservation in claim.held)
+    if claim.held:
+        kinds = tuple(k for k in kinds if columns.kinds[k].reservation)
+        requirements[names.CAPACITY_TYPE] = Requirement(names.CAPACITY_TYPE, frozenset((names.RESERVED,)))
+        for index in kinds:
+            key = reservation_key(columns.kinds[index].requirements)
+            if key:
+                requirements[key] = Requirement(key, claim.held)
+    types: list[str] = []
+    kept = 0
+    price = NO_PRICE
+    listed: set[str] = set()
+    for usd, row in columns.by_price(kinds):
+        if not claim.rows >> row & 1:
+            continue
+        price = min(price, usd)
+        name = columns.rows[row].type.name
+        if name not in listed:
+            if len(listed) == MAX_INSTANCE_TYPES:
+                break
+            listed.add(name)
+            types.append(name)
+        kept |= 1 << row
+    unmet = state.unmet(kept)
+    if unmet and strict and not claim.min_values_relaxed:
+        facts = {key: f"{found} of {wanted}" for key, wanted, found in unmet}
+        return Refusal(Because.MIN_VALUES, template.name, "", "", {"keys": " ".join(sorted(facts)), "truncated": "true", **facts})
+    for key, _, found in unmet:
+        before = requirements[key]
+        requirements[key] = Requirement(key, before.values, before.complement, before.at_least, before.at_most, found)
+    add(requirements, Requirement(names.INSTANCE_TYPE, frozenset(listed)))
+    sold: set[str] = set()
+    for index in kinds:
+        offered = columns.kinds[index].requirements.get(names.CAPACITY_TYPE)
+        if columns.kinds[index].rows & kept and offered is not None:
+            sold |= offered.values
+    if sold and not claim.held:
+        add(requirements, Requirement(names.CAPACITY_TYPE, frozenset(sold)))
+    pool = template.pool.spec.template
+    return PlannedClaim(
+        name=claim.name,
+        node_pool=template.name,
+        requirements={key: requirements[key] for key in sorted(requirements)},
+        labels=_labels(template.labels, requirements, well_known),
+        annotations=dict(pool.metadata.annotations or {}),
+        taints=template.taints,
+        startup_taints=pool.spec.startup_taints or (),
+        requests=dict(sorted(claim.all_requests().items())),
+        instance_types=tuple(types),
+        pods=tuple(sorted(pod.key for one, start, end in claim.placed for pod in one.pods[start:end])),
+        usd_per_hour=price if price != NO_PRICE else 0.0,
+        expire_after=pool.spec.expire_after,
+        termination_grace_period=pool.spec.termination_grace_period,
+        min_values_relaxed=claim.min_values_relaxed and bool(unmet),
+    )
+
+
+def _labels(own: Mapping[str, str], requirements: Mapping[str, Requirement], well_known: frozenset[str]) -> dict[str, str]:
+    """The template's labels and a value for every custom key. Well-known keys are the provider's to answer."""
+    labels = dict(own)
+    for key, one in requirements.items():
+        if key in well_known or key in labels or names.is_restricted(key, well_known):
+            continue
+        value = one.any()
+        if value:
+            labels[key] = value
+    return dict(sorted(labels.items()))

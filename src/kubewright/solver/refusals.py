@@ -1,0 +1,68 @@
+"""Why a pod class was left out: asked again of every place once the pass is over, so that placing costs nothing for it.
+
+Source: spec/scheduling 5.3, 5.7, 6.6.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kubewright.scheduling.refusal import Because, Refusal
+from kubewright.scheduling.requirements import text
+from kubewright.solver.classes import PodClass
+from kubewright.solver.templates import State, Template, why_no_rows
+from kubewright.solver.terms import Shape
+from kubewright.solver.topology import Allowed, Rule, Rules, host_masks
+
+if TYPE_CHECKING:
+    from kubewright.solver.engine import Leeway
+
+_BECAUSE = {
+    Shape.SPREAD: Because.SPREAD,
+    Shape.AFFINITY: Because.AFFINITY,
+    Shape.ANTI_AFFINITY: Because.ANTI_AFFINITY,
+}
+
+
+def no_domain(template: Template, state: State, rules: Rules, limits: Mapping[str, Allowed]) -> Refusal:
+    """No value of some topology key is left that the rules and the NodePool both allow."""
+    for key, keyed in rules.keyed:
+        limit = limits[key]
+        values = [p.value for p in state.pins(key)]
+        if any(limit.has(v) for v in values) or (not values and not limit.key_needed):
+            continue
+        return _of_rule(template.name, keyed[0], str(state.requirements.get(key, f"{key} Exists")))
+    return Refusal(Because.OFFERING, template.name, "", "")
+
+
+def topology_refusal(where: str, rules: Rules, leeway: "Leeway") -> Refusal:
+    """The refusal of the rule that leaves nowhere to go at all."""
+    for key, keyed in rules.keyed:
+        if leeway.limits[key].none:
+            return _of_rule(where, keyed[0], f"{key} Exists")
+    rule = next(r for r in rules.host if not host_masks((r,)).fresh)
+    return _of_rule(where, rule, f"{rule.group.term.key} In [hostname-placeholder]")
+
+
+def _of_rule(where: str, rule: Rule, found: str) -> Refusal:
+    key = rule.group.term.key
+    facts = {
+        "key": key,
+        "shape": rule.group.term.shape.value,
+        "counts": rule.group.describe(),
+        "podDomains": str(rule.domains) if rule.domains is not None else f"{key} Exists",
+        "nodeDomains": found,
+    }
+    return Refusal(_BECAUSE[rule.group.term.shape], where, "", "", facts)
+
+
+def no_room(template: Template, state: State, one: PodClass, within: int) -> Refusal:
+    """No instance type of a new claim meets labels, room and offerings at once."""
+    rows = within & template.fit.holding(one.requests)
+    survivors = rows & state.rows
+    if survivors:
+        unmet = state.unmet(survivors)
+        facts = {key: f"{found} of {wanted}" for key, wanted, found in unmet}
+        return Refusal(Because.MIN_VALUES, template.name, "", "", {"keys": " ".join(sorted(facts)), **facts})
+    refusal = why_no_rows(state, within, rows)
+    facts = {**refusal.facts, "requirements": text(state.requirements)}
+    return Refusal(refusal.because, refusal.where, refusal.wanted, refusal.found, facts, refusal.curable)

@@ -1,0 +1,96 @@
+"""`solve`: a Problem in, a Plan out, by first fit.
+
+Source: spec/scheduling 5.
+"""
+
+from collections.abc import Callable, Mapping
+
+from kubewright.scheduling.refusal import Because, Refusal
+from kubewright.settings import MinValuesPolicy
+from kubewright.solver.build import Parts
+from kubewright.solver.claims import Reservations
+from kubewright.solver.classes import PodClass, by_priority, by_size
+from kubewright.solver.engine import NO_RULES, Engine, Leeway, Progress
+from kubewright.solver.finish import finished
+from kubewright.solver.problem import Plan, PlannedClaim, Problem
+from kubewright.solver.reporter import Reporter
+
+_CUT_SHORT = (Because.LIMITS, Because.OFFERING, Because.RESERVED)
+"""Reasons for which another pod being placed first would have made a difference."""
+
+ATTACH_LIMITS: Mapping[str, int] = {}
+"""CSI driver → volumes a new node can be expected to attach; drivers that are missing are not limited."""
+
+
+def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
+    """Where every pod goes: on nodes that exist, on nodes to buy, or nowhere with the reasons.
+
+    Pods are packed by size. Only where a pool's limits or dry offerings left pods out, and priorities differ, is it done again
+    with the more important pods first.
+    """
+    plan = _attempt(problem, by_size, reporter)
+    if plan.unplaced and len({pod.spec.priority or 0 for pod in problem.pods}) > 1:
+        short = any(r.because in _CUT_SHORT for refusals in plan.unplaced.values() for r in refusals)
+        if short:
+            return _attempt(problem, by_priority, reporter)
+    return plan
+
+
+def _attempt(problem: Problem, order: Callable[[PodClass], tuple[object, ...]], reporter: Reporter | None) -> Plan:
+    parts = Parts(problem)
+    settings = problem.settings
+    if not parts.pools:
+        no = Refusal(Because.NO_POOL, "", "", "no dynamic nodepools found")
+        return Plan(unplaced={pod.key: (no,) for pod in problem.pods})
+    relax = settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
+    reservations = None
+    if settings.feature_gates.reserved_capacity and any(k.reservation for t in parts.templates for k in t.columns.kinds):
+        reservations = Reservations([t.columns for t in parts.templates], strict=settings.reserved_strict)
+    engine = Engine(
+        parts.table,
+        parts.templates,
+        reservations,
+        relax_min_values=relax,
+        attach_limits=ATTACH_LIMITS,
+        reporter=reporter,
+    )
+    left = engine.run(sorted(parts.classes, key=order))
+    unplaced: dict[str, tuple[Refusal, ...]] = {}
+    for progress in left:
+        reasons = _reasons(engine, parts, progress)
+        for pod in progress.one.pods[progress.done :]:
+            unplaced[pod.key] = reasons
+        if reporter is not None:
+            reporter.gave_up(tuple(pod.key for pod in progress.one.pods[progress.done :]))
+    claims: list[PlannedClaim] = []
+    for claim in engine.claims:
+        one = finished(claim, parts.well_known, strict=not relax)
+        if isinstance(one, Refusal):
+            for cls, start, end in claim.placed:
+                unplaced.update((pod.key, (one,)) for pod in cls.pods[start:end])
+            continue
+        claims.append(one)
+    existing = {
+        parts.table.nodes[index].name: tuple(sorted(p.key for one, start, end in put for p in one.pods[start:end]))
+        for index, put in sorted(engine.existing.items())
+    }
+    return Plan(
+        claims=tuple(claims),
+        existing=existing,
+        unplaced=dict(sorted(unplaced.items())),
+        usd_per_hour=sum(c.usd_per_hour for c in claims),
+    )
+
+
+def _reasons(engine: Engine, parts: Parts, progress: Progress) -> tuple[Refusal, ...]:
+    """Every pool's no to the most relaxed form of a class, asked at the end of the pass."""
+    one = progress.one
+    if one.refusal is not None:
+        return (one.refusal,)
+    if progress.deferred is not None:
+        return (progress.deferred,)
+    variant = one.variants[-1]
+    rules = variant.rules or NO_RULES
+    leeway = Leeway(rules)
+    found = [*engine.refusals(progress, variant, rules, leeway), *parts.without_types]
+    return tuple(found) or (Refusal(Because.NO_POOL, "", "", "nodepool requirements filtered out all available instance types"),)

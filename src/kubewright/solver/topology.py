@@ -1,0 +1,281 @@
+"""Topology groups: who counts where, and which domains a pod may therefore go to.
+
+Hostname groups count per place (node or open claim) and answer with masks of places; other keys count per label value. An open
+claim that takes a pod which counts is pinned to one value of the key, so counts are exact and nobody waits for a later pass
+(the reference leaves the choice open and the pods pending, spec/scheduling 6.7). Source: spec/scheduling 6.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from kubewright.api.core import Taint, Toleration
+from kubewright.api.labels import HOSTNAME
+from kubewright.scheduling.requirement import Requirement
+from kubewright.scheduling.taints import untolerated
+from kubewright.solver.terms import Shape, Term
+
+Domains = Mapping[str, Sequence[tuple[Taint, ...]]]
+"""Value of a key → the taint sets behind which pools offer it; an empty sequence means without taints."""
+
+
+class Levels:
+    """Counts per place, and for every count the mask of places that have at least so many."""
+
+    __slots__ = ("_masks", "counts")
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self._masks: dict[int, int] = {}
+
+    def add(self, place: int, pods: int) -> None:
+        before = self.counts.get(place, 0)
+        after = self.counts[place] = before + pods
+        bit = 1 << place
+        for level in range(before + 1, after + 1):
+            self._masks[level] = self._masks.get(level, 0) | bit
+
+    def at_least(self, count: int) -> int:
+        return self._masks.get(count, 0)
+
+
+class Group:
+    """One term with its counts. `inverse` groups count the owners of an anti-affinity term and bind the pods it picks."""
+
+    __slots__ = ("claims", "counts", "elsewhere", "index", "inverse", "nodes", "nodes_passing", "passes", "term")
+
+    def __init__(self, index: int, term: Term, *, inverse: bool) -> None:
+        self.index = index
+        self.term = term
+        self.inverse = inverse
+        self.counts: dict[str, int] = {}
+        """By value of the key; values without pods that a spread must know of stand with 0."""
+        self.nodes = Levels()
+        self.claims = Levels()
+        self.elsewhere = 0
+        """Pods on hosts where nothing can be put."""
+        self.nodes_passing = -1
+        """Mask of existing nodes that the node filter lets count."""
+        self.passes: dict[object, bool] = {}
+        """Claim state → whether the node filter lets such claims count."""
+
+    @property
+    def any_counted(self) -> bool:
+        return bool(self.elsewhere or self.nodes.counts or self.claims.counts) or any(self.counts.values())
+
+    def describe(self) -> str:
+        """The counts as Karpenter prints them. Source: spec/scheduling 6.6."""
+        listed = [f"{d}: {n}" for d, n in sorted(self.counts.items())]
+        more = f" and {len(listed) - 25} other(s)" if len(listed) > 25 else ""
+        return ", ".join(listed[:25]) + more
+
+
+class Rule(NamedTuple):
+    """How one group binds one form of a pod class."""
+
+    group: Group
+    own: int
+    """1 when the pods count in the group themselves."""
+    domains: Requirement | None
+    """What the pod itself requires of the key."""
+
+
+class Rules(NamedTuple):
+    """Everything topological that binds one form of a pod class."""
+
+    host: tuple[Rule, ...]
+    keyed: tuple[tuple[str, tuple[Rule, ...]], ...]
+    """Rules per key other than hostname, by key."""
+    pinned: tuple[str, ...]
+    """Keys of which a claim must have one value once such a pod is on it."""
+    one_at_a_time: bool
+    """Whether every placement may change where the next pod can go."""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.host or self.keyed)
+
+
+class Allowed(NamedTuple):
+    """Which values of a key a pod may go to."""
+
+    only: Mapping[str, int] | None
+    """Value → pods counted there (for choosing); None means any value but `never`."""
+    never: frozenset[str]
+    key_needed: bool
+    """Whether a node without the label is out."""
+
+    def has(self, value: str) -> bool:
+        return value not in self.never and (self.only is None or value in self.only)
+
+    @property
+    def none(self) -> bool:
+        return self.only is not None and all(value in self.never for value in self.only)
+
+
+ANYWHERE = Allowed(None, frozenset(), key_needed=False)
+
+
+def allowed(rules: Iterable[Rule]) -> Allowed:
+    """The values that all rules of one key allow together. Source: spec/scheduling 6.6."""
+    only: dict[str, int] | None = None
+    never: set[str] = set()
+    key_needed = False
+    for rule in rules:
+        counts = rule.group.counts
+        if rule.group.inverse or rule.group.term.shape is Shape.ANTI_AFFINITY:
+            never.update(d for d, n in counts.items() if n)
+            continue
+        key_needed = True
+        if rule.group.term.shape is Shape.SPREAD:
+            valid: dict[str, int] | None = _balanced(rule)
+        else:
+            valid = _with_company(rule)
+        if valid is not None:
+            only = valid if only is None else {d: n + valid[d] for d, n in only.items() if d in valid}
+    return Allowed(only, frozenset(never), key_needed)
+
+
+def _balanced(rule: Rule) -> dict[str, int]:
+    term = rule.group.term
+    known = rule.group.counts
+    if rule.domains is not None:
+        known = {d: n for d, n in known.items() if rule.domains.has(d)}
+    if not known:
+        return {}
+    least = 0 if len(known) < term.min_domains else min(known.values())
+    most = term.max_skew + least - rule.own
+    return {d: n for d, n in known.items() if n <= most}
+
+
+def _with_company(rule: Rule) -> dict[str, int] | None:
+    """Domains that hold a pod to follow; None when this pod may be the first one anywhere.
+
+    As kube-scheduler, and unlike the reference, a pod may be the first only if there is none in the whole cluster.
+    """
+    found = {d: 0 for d, n in rule.group.counts.items() if n and (rule.domains is None or rule.domains.has(d))}
+    if found:
+        return found
+    return None if rule.own and not rule.group.any_counted else {}
+
+
+class HostMasks(NamedTuple):
+    """Which places hostname rules leave, and how many pods fit under them."""
+
+    nodes_only: int
+    """Mask, or -1 for all."""
+    nodes_never: int
+    claims_only: int
+    claims_never: int
+    fresh: bool
+    """Whether a new claim may be opened."""
+
+
+def host_masks(rules: Iterable[Rule]) -> HostMasks:
+    nodes_only = claims_only = -1
+    nodes_never = claims_never = 0
+    fresh = True
+    for rule in rules:
+        group = rule.group
+        shape = group.term.shape
+        if group.inverse or shape is Shape.ANTI_AFFINITY:
+            nodes_never |= group.nodes.at_least(1)
+            claims_never |= group.claims.at_least(1)
+        elif shape is Shape.SPREAD:
+            full = group.term.max_skew - rule.own + 1
+            if full < 1:
+                return HostMasks(0, 0, 0, 0, fresh=False)
+            nodes_never |= group.nodes.at_least(full)
+            claims_never |= group.claims.at_least(full)
+        elif not rule.own or group.any_counted:
+            nodes_only &= group.nodes.at_least(1)
+            claims_only &= group.claims.at_least(1)
+            fresh = False
+    return HostMasks(nodes_only, nodes_never, claims_only, claims_never, fresh)
+
+
+def host_room(rules: Iterable[Rule], *, node: int | None, claim: int | None) -> int | None:
+    """How many more pods hostname rules let onto a place; None when they set no number. A new claim is neither."""
+    room: int | None = None
+    for rule in rules:
+        group = rule.group
+        if not rule.own:
+            continue
+        if group.inverse or group.term.shape is Shape.ANTI_AFFINITY:
+            return 1
+        if group.term.shape is Shape.SPREAD:
+            held = group.nodes.counts.get(node, 0) if node is not None else 0
+            held += group.claims.counts.get(claim, 0) if claim is not None else 0
+            left = group.term.max_skew - held
+            room = left if room is None else min(room, left)
+    return room
+
+
+class Topology:
+    """All groups of a pass."""
+
+    def __init__(self, universe: Callable[[str], Domains]) -> None:
+        self._universe = universe
+        self._known: dict[bytes, Group] = {}
+        self.groups: list[Group] = []
+        self._by_pair: dict[tuple[str, str], list[Group]] = {}
+        self._others: list[Group] = []
+
+    def group(self, term: Term, *, inverse: bool = False) -> tuple[Group, bool]:
+        """The group of `term` and whether it is new (its counts are then to be filled in)."""
+        identity = msgspec.msgpack.encode((inverse, _plain(term)))
+        found = self._known.get(identity)
+        if found is not None:
+            return found, False
+        group = self._known[identity] = Group(len(self.groups), term, inverse=inverse)
+        self.groups.append(group)
+        if term.shape is Shape.SPREAD and term.key != HOSTNAME:
+            for domain in self.domains(term.key, term.domain_tolerations):
+                group.counts[domain] = 0
+        pairs = term.selector.match_labels if term.selector is not None else {}
+        pair = min(pairs.items(), default=None)
+        if pair is None:
+            self._others.append(group)
+        else:
+            self._by_pair.setdefault(pair, []).append(group)
+        return group, True
+
+    def selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Group]:
+        """Groups, inverse ones too, whose term picks such a pod, in order of their making."""
+        found = [g for g in self._others if g.term.selects(namespace, labels)]
+        if self._by_pair:
+            for pair in labels.items():
+                found += [g for g in self._by_pair.get(pair, ()) if g.term.selects(namespace, labels)]
+        found.sort(key=lambda g: g.index)
+        return found
+
+    def domains(self, key: str, tolerations: tuple[Toleration, ...] | None) -> list[str]:
+        """Values of `key` that pools offer, sorted; with tolerations only those behind no taints or tolerated ones."""
+        offered = self._universe(key)
+        if tolerations is None:
+            return sorted(offered)
+        return sorted(d for d, sets in offered.items() if not sets or any(not untolerated(s, tolerations) for s in sets))
+
+
+def _plain(term: Term) -> tuple[object, ...]:
+    """`term` with everything unordered put in order, for use as an identity."""
+    return (
+        term.shape,
+        term.key,
+        term.namespaces,
+        _plain_selector(term.selector),
+        term.max_skew,
+        term.min_domains,
+        [[a[k].identity for k in sorted(a)] for a in term.filter.alternatives],
+        term.filter.tolerations,
+        term.domain_tolerations,
+        [(n, _plain_selector(s)) for n, s in term.together_with],
+    )
+
+
+def _plain_selector(selector: object) -> object:
+    built = msgspec.to_builtins(selector)
+    if not isinstance(built, dict):
+        return built
+    return [sorted(built.get("matchLabels", {}).items()), sorted(map(repr, built.get("matchExpressions", ())))]

@@ -82,9 +82,7 @@ class PretendCluster:
         if not task.cancelled() and task.exception() is not None and self._block is not None:
             self._block.cancel("the pretend cluster failed")
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._task is not None
         assert self._block is not None
         block, self._block = self._block, None

@@ -50,11 +50,16 @@ class Controller:
     ) -> None:
         self.name = name
         self._reconcile = reconcile
-        self._workers = workers
+        self.workers = workers
         self._hooks = hooks or ControllerHooks()
         self.queue = WorkQueue(base_delay=base_delay, max_delay=max_delay, hooks=self._hooks)
         self._log = structlog.get_logger("kubewright.controller")
         self._runs = 0
+
+    def listen(self, hooks: ControllerHooks) -> None:
+        """Tell `hooks` from now on, instead of those given before: for who wires metrics to controllers made elsewhere."""
+        self._hooks = hooks
+        self.queue.hooks = hooks
 
     def enqueue(self, key: str) -> None:
         self.queue.add(key)
@@ -70,7 +75,7 @@ class Controller:
 
     async def run(self) -> None:
         """Work until cancelled. Workers are tasks made when there is work, so a high `workers` costs nothing idle."""
-        slots = asyncio.Semaphore(self._workers)
+        slots = asyncio.Semaphore(self.workers)
         running: dict[asyncio.Task[None], None] = {}
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -151,6 +156,10 @@ class Singleton:
 
         self.name = name
         self._controller = Controller(name, reconcile, base_delay=base_delay, max_delay=max_delay, hooks=hooks)
+
+    def listen(self, hooks: ControllerHooks) -> None:
+        """As `Controller.listen`."""
+        self._controller.listen(hooks)
 
     def trigger(self) -> None:
         """Run `step` as soon as possible, once more if it runs now."""

@@ -39,7 +39,7 @@ class WorkQueue:
     ) -> None:
         self._base_delay = base_delay
         self._max_delay = max_delay
-        self._hooks = hooks or QueueHooks()
+        self.hooks = hooks or QueueHooks()
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self._waiting: dict[str, float] = {}
         """Keys in `_ready`, or in work and dirty → when they were added."""
@@ -62,7 +62,7 @@ class WorkQueue:
         self._waiting[key] = _time()
         if key not in self._working:
             self._ready.put_nowait(key)
-        self._hooks.added(key, len(self._waiting))
+        self.hooks.added(key, len(self._waiting))
 
     def add_after(self, key: str, delay: timedelta) -> None:
         """Add `key` when `delay` is over. Of several delays for one key the earliest wins; a plain `add` takes none away."""
@@ -84,7 +84,7 @@ class WorkQueue:
         # Past every cap; without the limit the power would grow for ever.
         factor: int = 2 ** min(failures, 30)
         delay = min((base_delay or self._base_delay) * factor, self._max_delay)
-        self._hooks.retried(key, delay)
+        self.hooks.retried(key, delay)
         self.add_after(key, delay)
         return delay
 
@@ -102,13 +102,13 @@ class WorkQueue:
         now = _time()
         added = self._waiting.pop(key)
         self._working[key] = now
-        self._hooks.taken(key, len(self._waiting), now - added)
+        self.hooks.taken(key, len(self._waiting), now - added)
         return key
 
     def done(self, key: str) -> None:
         """The work on `key` is over; if it was added meanwhile, it waits again, behind the others."""
         started = self._working.pop(key)
-        self._hooks.finished(key, _time() - started)
+        self.hooks.finished(key, _time() - started)
         if key in self._waiting:
             self._ready.put_nowait(key)
 

@@ -230,6 +230,25 @@ def test_calls_at_once_share_one_run_of_the_plug_in(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "1"
 
 
+def test_calls_refused_at_once_share_one_run_of_the_plug_in(tmp_path: Path) -> None:
+    user = {"exec": plugin(tmp_path, GOOD.replace("EXPIRES", LATER))}
+    connection = config.load(kubeconfig(tmp_path, user=user), environment={})
+
+    async def only_the_second(request: web.Request) -> tuple[int, Any]:
+        return (200, NODE) if request.headers["Authorization"] == "Bearer me-2" else status(401, "Unauthorized", "x")
+
+    server = Server(only_the_second)
+
+    async def main() -> None:
+        async with server.running():
+            client = HttpClient(config.Connection(server=server.url, verify=True, auth=connection.auth))
+            await asyncio.gather(*(client.get(Node, "n") for _ in range(5)))
+            await client.close()
+
+    asyncio.run(main())
+    assert (tmp_path / "runs").read_text() == "2"
+
+
 @pytest.mark.parametrize(
     ("script", "said"),
     [

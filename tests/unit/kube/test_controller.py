@@ -187,3 +187,39 @@ def test_a_singleton_starts_by_itself_repeats_and_can_be_triggered() -> None:
 
     # The trigger at 4 does not move the run that was due at 10, and asks for none later than that.
     assert run(main()) == [0, 4, 10, 20]
+
+
+def test_success_lets_the_next_failure_be_the_first_again() -> None:
+    async def main() -> list[float]:
+        at: list[float] = []
+
+        async def reconcile(key: str) -> timedelta | None:
+            at.append(now())
+            if len(at) in {1, 2, 4}:
+                raise ValueError(key)
+            return timedelta(seconds=100) if len(at) == 3 else None
+
+        controller = Controller("x", reconcile)
+        controller.enqueue("a")
+        await for_a_while(controller, 1000)
+        return at
+
+    assert run(main()) == [0, 1, 3, 103, 104]
+
+
+def test_metrics_can_be_wired_to_a_controller_made_elsewhere() -> None:
+    registry = Registry()
+
+    async def main() -> None:
+        async def reconcile(key: str) -> timedelta | None:
+            return None
+
+        controller = Controller("x", reconcile, workers=7)
+        controller.listen(ControllerMetrics(registry, controller.name, controller.workers))
+        controller.enqueue("a")
+        await for_a_while(controller, 1)
+
+    run(main())
+    assert registry.value("controller_runtime_max_concurrent_reconciles", controller="x") == 7
+    assert registry.value("controller_runtime_reconcile_total", controller="x", result="success") == 1
+    assert registry.value("workqueue_adds_total", name="x", controller="x") == 1

@@ -52,9 +52,26 @@ def leaf(path: str) -> str:
     return path.rsplit(".", 1)[-1]
 
 
+_SYNONYMS = {
+    "equal": "In",
+    "equals": "In",
+    "=": "In",
+    "==": "In",
+    "notequal": "NotIn",
+    "notequals": "NotIn",
+    "!=": "NotIn",
+    "greaterthan": "Gt",
+    ">": "Gt",
+    "lessthan": "Lt",
+    "<": "Lt",
+}
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """What `word` was probably meant to be."""
     names = sorted(known)
+    if _SYNONYMS.get(word.lower()) in names:
+        return _SYNONYMS[word.lower()]
     by_lower = {name.lower(): name for name in names}
     if word.lower() in by_lower:
         return by_lower[word.lower()]

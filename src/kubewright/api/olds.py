@@ -136,7 +136,8 @@ def _node_pool(old: _Mending, *, provisioner: bool = False) -> None:
     if requests is not None:
         old.say("spec.template.spec.resources", f"found {quoted(requests)}, which nobody reads; take it out, pods decide")
     _labels_in(old, "spec.template.spec.requirements")
-    if old.findings and old.get("spec.template.spec.requirements") is None:
+    if provisioner:
+        # it could do without; the whole mended object shows it
         old.put("spec.template.spec.requirements", [])
 
 
@@ -176,8 +177,10 @@ def _end_of_life(old: _Mending, *, provisioner: bool) -> None:
     elif old.findings and isinstance(old.get("spec.disruption"), dict):
         if not old.obj["spec"]["disruption"]:
             old.take("spec.disruption")
-        else:
-            old.put("spec.disruption.consolidateAfter", "0s")
+        elif old.get("spec.disruption.consolidateAfter") is None:
+            path = "spec.disruption.consolidateAfter"
+            old.say(path, "found nothing; since v1 it is required", nest(path, "0s"))
+            old.put(path, "0s")
 
 
 def _class_reference(old: _Mending, *, provisioner: bool) -> None:

@@ -1,12 +1,15 @@
 """Manifests that are wrong in one way each: the answer names the file, the line, the field, and what to write instead."""
 
+import copy
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from kubewright.api import customs, manifests, olds
+from kubewright.api.findings import Finding
 from kubewright.errors import ManifestError
 
 BROKEN = Path(__file__).parent / "broken"
@@ -131,3 +134,50 @@ def test_nothing_is_loaded_when_anything_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: BAD}\n", encoding="utf-8")
     with pytest.raises(ManifestError):
         manifests.load([tmp_path])
+
+
+def applied(document: dict[str, Any], finding: Finding) -> dict[str, Any]:
+    """What somebody does who is told this: takes out what was found and writes the lines."""
+    steps: list[str | int] = [int(n) if n else name for name, n in re.findall(r"([^.\[\]]+)|\[(\d+)\]", finding.field)]
+    changed = copy.deepcopy(document)
+    if "valid keys" in finding.says or customs.value_at(finding.mend, re.sub(r"\[\d+\]", "[0]", finding.field)) is None:
+        remove(changed, finding.field)
+    mended: dict[str, Any] = merged(changed, finding.mend, steps)
+    return mended
+
+
+def remove(value: Any, path: str) -> None:
+    """Takes out what stands at the path; a key may have dots in it."""
+    if isinstance(value, list):
+        index, _, rest = path.removeprefix("[").partition("]")
+        remove(value[int(index)], rest.removeprefix("."))
+    for key in list(value) if isinstance(value, dict) else ():
+        if path == key:
+            del value[key]
+        elif path.startswith((key + ".", key + "[")):
+            remove(value[key], path[len(key) :].removeprefix("."))
+
+
+def merged(value: Any, mend: Any, steps: list[str | int]) -> Any:
+    step = steps[0] if steps else None
+    if isinstance(value, dict) and isinstance(mend, dict):
+        return value | {k: merged(value.get(k), v, steps[1:] if k == step else []) for k, v in mend.items()}
+    if isinstance(value, list) and isinstance(mend, list) and isinstance(step, int):
+        return [*value[:step], merged(value[step] if len(steps) > 1 else None, mend[0], steps[1:]), *value[step + 1 :]]
+    return mend
+
+
+@pytest.mark.parametrize("name", [name for name, _, mend in EXPECTED if mend is not None])
+def test_who_does_what_is_told_has_a_good_manifest(name: str) -> None:
+    document = yaml.safe_load((BROKEN / f"{name}.yaml").read_text(encoding="utf-8"))
+    found = manifests.check(document)
+    for finding in found:
+        elsewhere = isinstance(finding.mend, dict) and finding.mend.get("kind") not in (None, document["kind"])
+        if finding.mend is None or (elsewhere and finding.field not in ("kind", "apiVersion")):
+            remove(document, finding.field)
+        elif finding.field == "apiVersion" and "spec" in finding.mend:
+            document = finding.mend
+            break
+        else:
+            document = applied(document, finding)
+    assert manifests.check(document) == []

@@ -246,6 +246,7 @@ def _container(container: Item, state: Item, *, ready: bool) -> Item:
         "started": ready,
         "restartCount": 0,
         "state": state,
+        "lastState": {},
     }
 
 

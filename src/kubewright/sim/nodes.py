@@ -57,7 +57,14 @@ class NodeLifecycle(Reconciler):
         super().__init__(runtime)
 
     def start(self) -> None:
-        self.view.on("Node", self.enqueue_object)
+        self.view.on("Node", self._node_changed)
+
+    def _node_changed(self, before: Item | None, after: Item | None) -> None:
+        if before is None and after is not None:
+            name = after["metadata"]["name"]
+            text = f"Node {name} event: Registered Node {name} in Controller"
+            self.runtime.events.tell(after, "Normal", "RegisteredNode", text, NAME)
+        self.enqueue_object(before, after)
 
     def watch_out(self, node: str) -> None:
         """A kubelet may just have died."""

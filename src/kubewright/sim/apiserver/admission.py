@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _TOLERATED_S = 300
 _BUILT_IN_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _NOT_READY = "node.kubernetes.io/not-ready"
+_TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -39,6 +40,15 @@ def _taint_until_ready(node: Item) -> None:
     taints = node.setdefault("spec", {}).setdefault("taints", [])
     if not any((t.get("key"), t.get("effect")) == (_NOT_READY, "NoSchedule") for t in taints):
         taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
+
+
+def copy_topology(store: "Store", pod: Item, node: str) -> None:
+    """A pod that is bound learns where it is. Source: plugin/pkg/admission/podtopologylabels."""
+    found = store.table(store.kind("v1", "Node")).get(("", node)) or {"metadata": {}}
+    known = found["metadata"].get("labels") or {}
+    labels = {key: known[key] for key in _TOPOLOGY if key in known}
+    if labels:
+        pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
 
 
 def _check_namespace(store: "Store", kind: Kind, obj: Item) -> None:

@@ -331,6 +331,7 @@ class Store:
         checks.check_binding(old)
         new = thaw(old)
         new["spec"]["nodeName"] = node
+        admission.copy_topology(self, new, node)
         conditions = [c for c in new["status"].get("conditions", []) if c["type"] != "PodScheduled"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
         new["status"]["conditions"] = [*conditions, {**scheduled, "lastTransitionTime": deletion.stamp(self.clock.now())}]

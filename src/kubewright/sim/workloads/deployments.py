@@ -204,6 +204,7 @@ class Deployments(Reconciler):
             "updatedReplicas": updated or None,
             "readyReplicas": total["readyReplicas"] or None,
             "availableReplicas": total["availableReplicas"] or None,
+            "terminatingReplicas": total["terminatingReplicas"],
             "unavailableReplicas": max(0, total["replicas"] - total["availableReplicas"]) or None,
             "conditions": conditions,
         }
@@ -271,7 +272,7 @@ class Deployments(Reconciler):
             self.store.delete("apps/v1", "ReplicaSet", *key_of(one), uid=one["metadata"]["uid"])
 
 
-_COUNTS = ("replicas", "readyReplicas", "availableReplicas")
+_COUNTS = ("replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")
 
 
 def _kept_time(owner: Item, kind: str, now: datetime, status: str) -> str:

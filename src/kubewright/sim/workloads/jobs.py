@@ -220,6 +220,9 @@ class Jobs(Reconciler):
                 meta["labels"][INDEX] = index
                 meta["generateName"] = f"{name}-{index}-"
                 pod["spec"]["hostname"] = f"{name}-{index}"
+                for field in ("containers", "initContainers"):
+                    if field in pod["spec"]:
+                        pod["spec"][field] = [_with_index(c) for c in pod["spec"][field]]
             made.append(templates.create_pod(self.runtime, job, pod, NAME))
         return made
 
@@ -272,6 +275,15 @@ def _policy(job: Item, pod: Item) -> tuple[str, str]:
                 )
                 return rule["action"], why
     return "Count", ""
+
+
+def _with_index(container: Item) -> Item:
+    """The container with its number in its environment, unless it says something of its own there."""
+    env = container.get("env") or []
+    if any(one["name"] == "JOB_COMPLETION_INDEX" for one in env):
+        return container
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
+    return {**container, "env": [*env, {"name": "JOB_COMPLETION_INDEX", "valueFrom": source}]}
 
 
 def _index(pod: Item) -> int:

@@ -10,6 +10,7 @@ from kubewright.sim.objects import (
     condition,
     is_active,
     is_ready,
+    is_terminal,
     is_terminating,
     key_of,
     moment,
@@ -22,6 +23,9 @@ NAME = "replicaset-controller"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _BURST = 500
 """Most pods created or deleted in one turn. Source: k8s.io/kubernetes pkg/controller/replicaset BurstReplicas."""
+
+_SHOWN_ZERO = ("replicas", "observedGeneration", "terminatingReplicas")
+"""Counts that the API shows even when there are none."""
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
@@ -46,14 +50,15 @@ class ReplicaSets(Reconciler):
         owner = self.view.get("apps/v1", "ReplicaSet", key)
         if owner is None:
             return
-        pods = [p for p in templates.claim_objects(self.runtime, owner, "Pod") if is_active(p)]
+        every = templates.claim_objects(self.runtime, owner, "Pod")
+        pods = [p for p in every if is_active(p)]
         if not is_terminating(owner):
             wanted = owner["spec"].get("replicas", 1)
             if len(pods) < wanted:
                 pods += self._create(owner, min(wanted - len(pods), _BURST))
             elif len(pods) > wanted:
                 pods = self._delete(owner, pods, min(len(pods) - wanted, _BURST))
-        self._status(owner, pods)
+        self._status(owner, pods, sum(is_terminating(p) and not is_terminal(p) for p in every))
 
     def _create(self, owner: Item, count: int) -> list[Item]:
         template = owner["spec"]["template"]
@@ -88,7 +93,7 @@ class ReplicaSets(Reconciler):
                     found[node] = found.get(node, 0) + 1
         return found
 
-    def _status(self, owner: Item, pods: list[Item]) -> None:
+    def _status(self, owner: Item, pods: list[Item], terminating: int) -> None:
         now = self.runtime.now()
         waits = [available_in_s(p, owner["spec"].get("minReadySeconds", 0), now) for p in pods]
         template = (owner["spec"].get("template") or {}).get("metadata", {}).get("labels") or {}
@@ -97,17 +102,15 @@ class ReplicaSets(Reconciler):
             "fullyLabeledReplicas": sum(template.items() <= (p["metadata"].get("labels") or {}).items() for p in pods),
             "readyReplicas": sum(is_ready(p) for p in pods),
             "availableReplicas": sum(w == 0 for w in waits),
+            "terminatingReplicas": terminating,
             "observedGeneration": owner["metadata"].get("generation", 0),
         }
         later = [w for w in waits if w]
         if later:
             self.after(min(later), key_of(owner))
         old = owner.get("status") or {}
-        if any(old.get(field, 0) != value for field, value in status.items()):
-            shown = {
-                field: value or None if field not in ("replicas", "observedGeneration") else value
-                for field, value in status.items()
-            }
+        shown = {field: value if value or field in _SHOWN_ZERO else None for field, value in status.items()}
+        if any(old.get(field) != value for field, value in shown.items()):
             self.store.patch("apps/v1", "ReplicaSet", *key_of(owner), {"status": shown}, "status")
 
 

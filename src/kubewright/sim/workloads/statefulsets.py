@@ -62,12 +62,12 @@ class StatefulSets(Reconciler):
         """Ended pods are replaced, then missing ones made, surplus ones removed, old ones updated; in order, one at a time."""
         first, wanted = _range(owner)
         parallel = owner["spec"].get("podManagementPolicy", "OrderedReady") == "Parallel"
-        update = templates.template_hash(owner["spec"]["template"])
+        update = _update_revision(owner)
         self._templates[owner["metadata"]["uid"], update] = owner["spec"]["template"]
         for number in range(first, first + wanted):
             pod = pods.get(number)
             if pod is not None and is_terminal(pod) and not is_terminating(pod):
-                templates.delete_pod(self.runtime, owner, pod, NAME)
+                self._delete(owner, pod)
                 continue  # its going away brings us back
             if pod is None:
                 self._create(owner, number, self._revision_for(owner, number, update))
@@ -80,7 +80,7 @@ class StatefulSets(Reconciler):
             pod = pods[number]
             if not is_terminating(pod):
                 self._hand_over_claims(owner, pod, "whenScaled")
-                templates.delete_pod(self.runtime, owner, pod, NAME)
+                self._delete(owner, pod)
             if not parallel:
                 return
         self._update(owner, {n: p for n, p in pods.items() if first <= n < first + wanted}, update)
@@ -99,7 +99,7 @@ class StatefulSets(Reconciler):
             pod = pods[number]
             if _revision(pod) != update and not is_terminating(pod):
                 down += self._is_available(owner, pod)
-                templates.delete_pod(self.runtime, owner, pod, NAME)
+                self._delete(owner, pod)
             if down >= budget:
                 return
 
@@ -118,6 +118,7 @@ class StatefulSets(Reconciler):
         pod = templates.pod_from(owner, self._template(owner, revision))
         meta, spec = pod["metadata"], pod["spec"]
         meta["name"] = f"{name}-{number}"
+        meta["generateName"] = f"{name}-"
         meta["labels"] = {
             **meta.get("labels", {}),
             REVISION: revision,
@@ -136,7 +137,12 @@ class StatefulSets(Reconciler):
             volumes.append({"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": claim_name}})
         if volumes:
             spec["volumes"] = volumes
-        templates.create_pod(self.runtime, owner, pod, NAME)
+        text = f"Create Pod {meta['name']} in StatefulSet {name} successful"
+        templates.create_pod(self.runtime, owner, pod, NAME, text)
+
+    def _delete(self, owner: Item, pod: Item) -> None:
+        text = f"Delete Pod {pod['metadata']['name']} in StatefulSet {owner['metadata']['name']} successful"
+        templates.delete_pod(self.runtime, owner, pod, NAME, text)
 
     def _create_claim(self, owner: Item, template: Item, name: str) -> None:
         labels = {**(template["metadata"].get("labels") or {}), **(owner["spec"]["selector"].get("matchLabels") or {})}
@@ -171,7 +177,7 @@ class StatefulSets(Reconciler):
         return wait_s == 0
 
     def _status(self, owner: Item, pods: dict[int, Item]) -> None:
-        update = templates.template_hash(owner["spec"]["template"])
+        update = _update_revision(owner)
         old = owner.get("status") or {}
         _, wanted = _range(owner)
         there = [p for p in pods.values() if not is_terminating(p)]
@@ -198,6 +204,10 @@ class StatefulSets(Reconciler):
 def _range(owner: Item) -> tuple[int, int]:
     """(first ordinal, how many)."""
     return int((owner["spec"].get("ordinals") or {}).get("start", 0)), int(owner["spec"].get("replicas", 1))
+
+
+def _update_revision(owner: Item) -> str:
+    return f"{owner['metadata']['name']}-{templates.template_hash(owner['spec']['template'])}"
 
 
 def _ordinal(owner: Item, pod: Item) -> int | None:

@@ -39,21 +39,21 @@ def pod_from(owner: Item, template: Mapping[str, Any]) -> Item:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {k: v for k, v in own.items() if v}, "spec": spec}
 
 
-def create_pod(runtime: Runtime, owner: Item, pod: Item, component: str) -> Item:
-    """Create `pod`, and tell of it on the owner; a refusal is told too, and raised."""
+def create_pod(runtime: Runtime, owner: Item, pod: Item, component: str, text: str = "") -> Item:
+    """Create `pod`, and tell of it on the owner, by `text` or as usual; a refusal is told too, and raised."""
     try:
         made = runtime.store.create(pod)
     except KubeError as error:
         runtime.events.tell(owner, "Warning", "FailedCreate", f"Error creating: {error}", component)
         raise
-    runtime.events.tell(owner, "Normal", "SuccessfulCreate", f"Created pod: {made['metadata']['name']}", component)
+    runtime.events.tell(owner, "Normal", "SuccessfulCreate", text or f"Created pod: {made['metadata']['name']}", component)
     return made
 
 
-def delete_pod(runtime: Runtime, owner: Item, pod: Item, component: str) -> None:
+def delete_pod(runtime: Runtime, owner: Item, pod: Item, component: str, text: str = "") -> None:
     name = pod["metadata"]["name"]
     runtime.store.delete("v1", "Pod", *key_of(pod), uid=pod["metadata"]["uid"])
-    runtime.events.tell(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {name}", component)
+    runtime.events.tell(owner, "Normal", "SuccessfulDelete", text or f"Deleted pod: {name}", component)
 
 
 def selector_of(owner: Item) -> LabelSelector:

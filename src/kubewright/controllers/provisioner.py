@@ -4,6 +4,7 @@ Source: spec/scheduling 1.3, 1.4, 1.9, 3.9.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from kubewright.api.core import Node, Pod
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers.batcher import Batcher
 from kubewright.controllers.context import Context
+from kubewright.controllers.inflight import InFlight
 from kubewright.errors import AlreadyExists, KubewrightError
 from kubewright.kube.ratelimit import TokenBucket
 from kubewright.lifecycle import nodes, pods, pools, purchase
@@ -23,6 +25,9 @@ from kubewright.solver.problem import Plan, PlannedClaim, Problem, Snapshot
 
 TRIGGER_AGAIN = timedelta(seconds=10)
 """A pod that still has no home asks for another pass this long after the last."""
+PATIENCE = timedelta(seconds=10)
+"""How long a pass waits for launches under way."""
+WARN_EVERY = timedelta(seconds=30)
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 1.0, 60.0
 FAILED_SCHEDULING_WINDOW = timedelta(minutes=5)
 NOMINATED_PER_S, NOMINATED_BURST = 5, 10
@@ -43,6 +48,7 @@ class Provisioner:
         self._say = say
         self._batcher = Batcher(context.settings.batch_idle_duration, context.settings.batch_max_duration)
         self._claims_changed = asyncio.Event()
+        self._in_flight = InFlight()
         self._again: asyncio.TimerHandle | None = None
         self._nominations = TokenBucket(NOMINATED_PER_S, NOMINATED_BURST)
         self._log = structlog.get_logger("kubewright.provisioner")
@@ -83,6 +89,11 @@ class Provisioner:
         await self._on.mirror.refresh_pools()
         snapshot = self._on.mirror.snapshot(self._on.clock.now())
         problem, ignored = self._ask(snapshot)
+        slow = self._on.mirror.unlaunched(snapshot.now)
+        if not self._in_flight.knows(slow):
+            self._batcher.trigger("unlaunched")  # one appeared while this pass was being prepared
+            return Plan()
+        problem = self._in_flight.held(problem, slow)
         waiting = {pod.key: pod for pod in snapshot.pods}
         await self._tell_failures(waiting, ignored)
         if not problem.pods:
@@ -100,17 +111,23 @@ class Provisioner:
         return plan
 
     async def _all_launched(self) -> None:
-        """Until no NodeClaim is without a machine: what such a one will hold cannot be counted yet."""
-        told = self._on.clock.now()
+        """Until no NodeClaim is without a machine: what such a one will hold cannot be counted yet.
+
+        After `PATIENCE` the pass goes on without the pods of those that drag on, if it is known which these are.
+        """
+        started = told = self._on.clock.now()
         while names := self._on.mirror.unlaunched(self._on.clock.now()):
+            now = self._on.clock.now()
+            if now - started >= PATIENCE and self._in_flight.knows(names):
+                self._log.info("going on without machines that are slow to launch", nodeclaims=names)
+                return
+            if now - told >= WARN_EVERY:
+                told = now
+                self._log.warning("waiting for machines to be launched before the next pass", nodeclaims=names)
             self._claims_changed.clear()
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await self._claims_changed.wait()
-            except TimeoutError:
-                if self._on.clock.now() - told >= timedelta(seconds=30):
-                    told = self._on.clock.now()
-                    self._log.warning("waiting for machines to be launched before the next pass", nodeclaims=names)
 
     def _named(self, plan: Plan, snapshot: Snapshot) -> list[tuple[str, PlannedClaim]]:
         taken = {*self._on.mirror.node_claims.objects}
@@ -135,6 +152,7 @@ class Provisioner:
             self._batcher.trigger(name)
             return
         self._on.mirror.assume(made)
+        self._in_flight.note(made, planned)
         self._log.info(
             "created nodeclaim",
             NodeClaim={"name": name},
@@ -195,11 +213,14 @@ class Provisioner:
 
     def _retrigger(self) -> None:
         self._again = None
-        if any(is_provisionable(p) for p in self._on.mirror.pending()) or self._on.mirror.is_any_going():
+        if self._is_wanted() or self._on.mirror.is_any_going():
             self._batcher.trigger("again")
 
+    def _is_wanted(self) -> bool:
+        return any(pods.is_provisionable(p) for p in self._on.mirror.pending())
+
     def _pod_changed(self, _: Pod | None, new: Pod | None) -> None:
-        if new is not None and is_provisionable(new):
+        if new is not None and pods.is_provisionable(new):
             self._batcher.trigger(new.metadata.uid)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
@@ -209,19 +230,16 @@ class Provisioner:
 
     def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         self._claims_changed.set()
+        claim = new if new is not None else old
+        assert claim is not None
+        if new is None or new.status.provider_id or new.metadata.deletion_timestamp is not None:
+            self._in_flight.forget(claim.name)
         # The pods it was bought for, if any, are homeless again: there is no reason to wait for their next turn.
-        if old is not None and new is None and any(is_provisionable(p) for p in self._on.mirror.pending()):
+        if old is not None and new is None and self._is_wanted():
             self._batcher.trigger(old.metadata.uid)
 
     def _pool_changed(self, old: NodePool | None, new: NodePool | None) -> None:
         """A NodePool that has become usable is what pods may have waited for."""
         was = old is not None and pools.is_ready(old)
-        if new is not None and not was and pools.is_ready(new) and any(is_provisionable(p) for p in self._on.mirror.pending()):
+        if new is not None and not was and pools.is_ready(new) and self._is_wanted():
             self._batcher.trigger(new.metadata.uid)
-
-
-def is_provisionable(pod: Pod) -> bool:
-    """Whether the scheduler has given the pod up and a node of ours could help. Source: spec/scheduling 1.1."""
-    if pod.spec.node_name or pod.status.nominated_node_name or pods.is_daemon(pod) or pods.is_mirror(pod):
-        return False
-    return any(c.type == "PodScheduled" and c.reason == "Unschedulable" for c in pod.status.conditions)

@@ -12,6 +12,29 @@ from kubewright.api import duration, labels, selectors
 from kubewright.api.core import Pod, PodDisruptionBudget
 from kubewright.api.meta import find_condition, owned_by
 from kubewright.scheduling import taints
+from kubewright.solver.select import is_active, is_disruptable, is_provisionable, is_reschedulable
+
+__all__ = [
+    "CRITICAL",
+    "STUCK_AFTER",
+    "PdbIndex",
+    "allowed",
+    "is_active",
+    "is_critical",
+    "is_daemon",
+    "is_disruptable",
+    "is_drainable",
+    "is_evictable",
+    "is_mirror",
+    "is_provisionable",
+    "is_reschedulable",
+    "is_stuck",
+    "is_terminal",
+    "is_terminating",
+    "is_waiting_eviction",
+    "pin_problem",
+    "tolerates_disrupted",
+]
 
 STUCK_AFTER = timedelta(seconds=60)
 """A terminating pod that outlives its deletionTimestamp (which includes its grace) this long no longer holds a drain."""
@@ -24,10 +47,6 @@ def is_terminal(pod: Pod) -> bool:
 
 def is_terminating(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
-
-
-def is_active(pod: Pod) -> bool:
-    return not is_terminal(pod) and not is_terminating(pod)
 
 
 def is_daemon(pod: Pod) -> bool:
@@ -46,31 +65,6 @@ def is_stuck(pod: Pod, now: datetime) -> bool:
     return pod.metadata.deletion_timestamp is not None and now - pod.metadata.deletion_timestamp > STUCK_AFTER
 
 
-def is_reschedulable(pod: Pod) -> bool:
-    """Whether the pod, or the one that comes after it, will need another home.
-
-    A terminating StatefulSet pod counts: its successor is made only once it is gone.
-    """
-    wanted = is_active(pod) or (is_terminating(pod) and owned_by(pod.metadata, "apps/v1", "StatefulSet"))
-    return wanted and not is_daemon(pod) and not is_mirror(pod)
-
-
-def is_pinned(pod: Pod, now: datetime) -> bool:
-    """Whether `karpenter.sh/do-not-disrupt` is in force on the pod: "true", or a duration that has not passed since it started.
-
-    Text that is neither counts as absent; `pin_problem` says so.
-    """
-    text = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
-    if text is None:
-        return False
-    if text == "true":
-        return True
-    held = _held_for(text)
-    if held is None:
-        return False
-    return pod.status.start_time is None or now - pod.status.start_time < held
-
-
 def pin_problem(pod: Pod) -> str:
     """What is wrong with the pod's do-not-disrupt annotation, or ""."""
     text = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
@@ -79,17 +73,13 @@ def pin_problem(pod: Pod) -> str:
     return f'{labels.DO_NOT_DISRUPT} is {text!r}; write "true" or a positive duration such as "4h"'
 
 
-def is_disruptable(pod: Pod, now: datetime) -> bool:
-    return not is_active(pod) or not is_pinned(pod, now)
-
-
 def tolerates_disrupted(pod: Pod) -> bool:
     """Whether the pod stays through a disruption by its own wish: it tolerates `karpenter.sh/disrupted:NoSchedule`."""
     return any(taints.covers(t, labels.DISRUPTED_TAINT) for t in pod.spec.tolerations)
 
 
 def is_evictable(pod: Pod, now: datetime) -> bool:
-    return is_active(pod) and not tolerates_disrupted(pod) and not is_mirror(pod) and not is_pinned(pod, now)
+    return is_active(pod) and not tolerates_disrupted(pod) and not is_mirror(pod) and is_disruptable(pod, now)
 
 
 def is_drainable(pod: Pod, now: datetime) -> bool:

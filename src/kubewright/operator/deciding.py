@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kubewright.cloud.provider import CloudProvider
 from kubewright.explain.karpenter import karpenter_text
 from kubewright.packing import plan
-from kubewright.scheduling.refusal import Because, Refusal
+from kubewright.scheduling.refusal import Refusal
 from kubewright.settings import Settings
 from kubewright.solver.problem import Plan, Problem, Snapshot, SolverSettings
 from kubewright.solver.select import select
@@ -31,15 +31,16 @@ class Solver:
         self._solver_settings = solver_settings(settings, provider)
 
     def ask(self, snapshot: Snapshot) -> tuple[Problem, Mapping[str, tuple[Refusal, ...]]]:
-        """The problem of a pass, and the pods left out of it with why."""
-        selection = select(snapshot, self._solver_settings)
-        return selection.problem, {key: (refusal,) for key, refusal in selection.ignored.items()}
+        """The problem, and the pods that are not planned for with the reason."""
+        found = select(snapshot, self._solver_settings)
+        return found.problem, {key: (refusal,) for key, refusal in found.ignored.items()}
 
     def decide(self, problem: Problem) -> Plan:
         return plan(problem, self._settings)
 
-    def say(self, key: str, refusals: tuple[Refusal, ...]) -> str:  # noqa: ARG002 - refusals say it all
-        """The error for logs and the FailedScheduling event; "" where nobody is to be told (opted out, waits for reserved)."""
-        if all(r.because is Because.RESERVED or "opt-out" in r.facts for r in refusals):
+    def say(self, key: str, refusals: tuple[Refusal, ...]) -> str:
+        """Karpenter's words; "" for a pod that wants none of our nodes, of which nobody needs to hear."""
+        del key
+        if any(refusal.facts.get("opt-out") for refusal in refusals):
             return ""
-        return "; ".join(map(karpenter_text, refusals))
+        return "; ".join(karpenter_text(refusal) for refusal in refusals)

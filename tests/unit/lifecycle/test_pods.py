@@ -109,7 +109,7 @@ def test_a_pinned_pod_waits_until_its_time_and_is_deleted_at_the_deadline():
 )
 def test_do_not_disrupt_is_true_or_a_duration_since_the_start(text, seconds, pinned):
     one = pod(annotations={labels.DO_NOT_DISRUPT: text})
-    assert pods.is_pinned(one, at(seconds)) is pinned
+    assert pods.is_disruptable(one, at(seconds)) is not pinned
     assert bool(pods.pin_problem(one)) is (text not in ("true", "10m"))
 
 

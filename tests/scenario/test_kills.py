@@ -1,0 +1,41 @@
+"""An operator may die at any write: the next one finishes, nothing leaks, nothing is bought twice."""
+
+import pytest
+
+from kubewright.sim.faults import Kill, Process, Side, at_every_write
+from tests.scenario.world import World, budget, deployment, node_class, play, pool
+
+
+def life(process: Process, restart_after_s: float = 5.0) -> None:
+    """Up, down, and gone: every kind of write there is comes by."""
+
+    async def story(world: World) -> None:
+        world.apply(node_class(), pool(), budget(maxUnavailable=1), deployment(replicas=6))
+        await world.until_running(6, within_s=600)
+        assert len(world.claims()) == len(world.cloud.alive()) == 2, "bought once"
+        world.delete(("karpenter.sh/v1", "NodeClaim"), world.claims()[0]["metadata"]["name"])
+        await world.until(lambda: len(world.claims()) == 2 and len(world.running("web")) == 6 and settled(world), 900)
+        world.scale("web", 0)
+        await world.until_nothing_is_left(1800)
+        assert world.cloud.sold() == 3, "nothing was bought twice"
+
+    play(story, process=process)
+
+
+def settled(world: World) -> bool:
+    return not [c for c in world.claims() if "deletionTimestamp" in c["metadata"]]
+
+
+def test_an_operator_killed_at_any_write_is_finished_by_the_next(capsys):
+    outcomes = at_every_write(life)
+    failed = [o for o in outcomes if o.problem]
+    with capsys.disabled():
+        print(f"\nkilled at every write: {len(outcomes) - len(failed)} of {len(outcomes)}")
+    assert not failed
+    assert len(outcomes) > 100
+
+
+@pytest.mark.parametrize("side", Side)
+def test_a_story_that_is_never_killed_where_it_should_be_is_not_counted_as_survived(side):
+    (outcome,) = at_every_write(life, chosen=lambda alive: [Kill(len(alive.writes) + 10_000, side)])
+    assert outcome.problem.startswith("it never came to write")

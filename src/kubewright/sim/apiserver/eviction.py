@@ -47,6 +47,10 @@ def evict(store: "Store", namespace: str, name: str, asked: Asked) -> None:
             version = version or pod["metadata"]["resourceVersion"]
         elif budgets:
             _spend(store, budgets[0], name, dry_run=asked.dry_run)
+    if not asked.dry_run and "deletionTimestamp" not in pod["metadata"]:
+        deletion.check_preconditions(pods, pod, asked.uid, version)
+        marked = _mark(store, pods, pod)
+        version = version and marked["metadata"]["resourceVersion"]
     store.delete(
         "v1",
         "Pod",
@@ -57,6 +61,22 @@ def evict(store: "Store", namespace: str, name: str, asked: Asked) -> None:
         grace_period_s=asked.grace_period_s,
         dry_run=asked.dry_run,
     )
+
+
+def _mark(store: "Store", pods: Kind, pod: Item) -> Item:
+    """The pod with the condition by which Jobs tell an eviction from a failure of its own."""
+    new = store.thawed(pod)
+    status = new.setdefault("status", {})
+    status["conditions"] = [c for c in status.get("conditions") or () if c["type"] != "DisruptionTarget"] + [
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastTransitionTime": store.stamp(),
+        }
+    ]
+    return store.write("update", pods, (pod["metadata"]["namespace"], pod["metadata"]["name"]), new)
 
 
 def _is_unhealthy_and_free(pod: Item, budget: Item) -> bool:

@@ -1,5 +1,6 @@
 """The operator's life with a cluster, told on virtual time."""
 
+from kubewright.sim.faults import Process
 from tests.scenario.world import (
     NODE,
     NODE_CLAIM,
@@ -261,3 +262,35 @@ def test_two_pools_by_weight_and_a_pool_that_is_not_ready():
         assert pools["general"]["status"]["resources"]["cpu"] == "4"
 
     play(story)
+
+
+def test_a_launch_that_drags_on_does_not_hold_up_the_others():
+    async def story(world: World):
+        await a_cluster(world)
+        for _ in range(60):
+            world.cloud.ec2.fail_next("CreateFleet", "InternalError", status=500)
+        world.apply(deployment("batch", replicas=3))
+        await world.until(lambda: len(world.claims()) == 2)
+        slow = next(c["metadata"]["name"] for c in world.claims() if status(c, "Launched") != "True")
+        await world.sleep(20)
+        assert status(next(c for c in world.claims() if c["metadata"]["name"] == slow), "Launched") == "Unknown"
+        world.apply(deployment("late", replicas=3))
+        await world.until(lambda: len(world.claims()) == 3, 60, "a claim for the pods that came later")
+        await world.until_running(3, "batch", 900)
+        await world.until_running(3, "late", 900)
+        await world.sleep(120)
+        assert len(world.claims()) == len(world.cloud.alive()) == world.cloud.sold() == 3
+
+    play(story)
+
+
+def test_the_same_seed_tells_the_same_story():
+    async def story(world: World):
+        await a_cluster(world, 7)
+        world.scale("web", 2)
+        await world.sleep(300)
+
+    first, second = Process(), Process()
+    play(story, process=first, seed=7)
+    play(story, process=second, seed=7)
+    assert first.writes == second.writes

@@ -3,7 +3,7 @@
 Source: spec/scheduling 3.1 to 3.4, 4.4, 5.1, 6.2 to 6.4, 6.8.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -38,7 +38,7 @@ from kubewright.solver.terms import (
     required_anti_terms,
     spread_terms,
 )
-from kubewright.solver.topology import Domains, Group, Rule, Rules, Topology
+from kubewright.solver.topology import Domains, Group, Rule, Rules, Topology, shunned
 
 _EPOCH = datetime.min.replace(tzinfo=UTC)
 
@@ -193,6 +193,7 @@ class Parts:
 
     def _bind_rules(self, owned: Mapping[int, list[list[tuple[Group, Term]]]], inverse: Mapping[int, list[Group]]) -> None:
         selecting: dict[bytes, list[Group]] = {}
+        self._note_followers(owned)
         for one in self.classes:
             if one.refusal is not None:
                 continue
@@ -209,7 +210,19 @@ class Parts:
                     Rule(g, int(g.index in counted), variant.strict.get(g.term.key)) for g in dict.fromkeys(g for g, _ in groups)
                 ]
                 rules += [Rule(g, int(g.index in counted), None) for g in repelled]
-                variant.rules = _rules(rules, one.counted_in)
+                variant.rules = _rules(rules, one.counted_in, self._universe)
+
+    def _note_followers(self, owned: Mapping[int, list[list[tuple[Group, Term]]]]) -> None:
+        for one in self.classes:
+            for variant, groups in zip(one.variants[:1], owned.get(one.index, [])[:1], strict=True):
+                for target, term in groups:
+                    if term.shape is Shape.AFFINITY and term.key != names.HOSTNAME:
+                        wants = [a.requirements.get(term.key) for a in variant.asks]
+                        if all(w is not None for w in wants):
+                            target.followers.append(tuple(w for w in wants if w is not None))
+
+    def _universe(self, key: str) -> list[str]:
+        return self.topology.domains(key, None)
 
     def _group(self, term: Term, scheduled: set[str]) -> Group:
         found, new = self.topology.group(term)
@@ -398,10 +411,12 @@ def _picks_bound(term: Term, namespace: str, labels: Mapping[str, str]) -> bool:
     return term.selects(namespace, labels)
 
 
-def _rules(rules: Sequence[Rule], counted_in: Sequence[Group]) -> Rules:
+def _rules(rules: Sequence[Rule], counted_in: Sequence[Group], domains: Callable[[str], Iterable[str]]) -> Rules:
     host = tuple(r for r in rules if r.group.term.key == names.HOSTNAME)
     keys = sorted({r.group.term.key for r in rules} - {names.HOSTNAME})
     keyed = tuple((key, tuple(r for r in rules if r.group.term.key == key)) for key in keys)
-    pinned = sorted({g.term.key for g in counted_in}.union(keys) - {names.HOSTNAME})
+    # Who merely counts in another's spread is pinned at the end of the pass, so as not to spoil the balance for its owners.
+    followed = {g.term.key for g in counted_in if g.term.shape is not Shape.SPREAD}
+    pinned = sorted(followed.union(keys) - {names.HOSTNAME})
     one_at_a_time = any(r.own and r.group.term.shape is not Shape.AFFINITY for _, rs in keyed for r in rs)
-    return Rules(host, keyed, tuple(pinned), one_at_a_time)
+    return Rules(host, keyed, tuple(pinned), one_at_a_time, shunned(counted_in, domains))

@@ -11,6 +11,7 @@ from kubewright.scheduling.host_ports import HostPort, clash
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.solver.classes import PodClass
 from kubewright.solver.templates import State, Template
+from kubewright.solver.topology import Group
 
 
 class Reservations:
@@ -44,7 +45,19 @@ class Reservations:
 class OpenClaim:
     """A node being planned: its state, the rows that still hold everything on it, and what is on it."""
 
-    __slots__ = ("held", "index", "min_values_relaxed", "name", "placed", "ports", "requests", "rows", "state", "volumes")
+    __slots__ = (
+        "held",
+        "index",
+        "min_values_relaxed",
+        "name",
+        "placed",
+        "ports",
+        "requests",
+        "rows",
+        "state",
+        "uncounted",
+        "volumes",
+    )
 
     def __init__(self, index: int, name: str, state: State) -> None:
         self.index = index
@@ -59,6 +72,12 @@ class OpenClaim:
         self.volumes: dict[str, set[str]] = {}
         self.held: frozenset[str] = frozenset()
         self.min_values_relaxed = False
+        self.uncounted: list[tuple[Group, int]] = []
+        """(group, pods) that will count once the claim has one value of the group's key."""
+
+    @property
+    def pods(self) -> int:
+        return sum(end - start for _, start, end in self.placed)
 
     @property
     def template(self) -> Template:

@@ -4,7 +4,7 @@ Source: spec/scheduling 5.2, 5.3. Differs on purpose: open claims are filled in 
 counts can be placed at once (the reference takes the claim with the fewest pods, whichever comes first among equals).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -54,10 +54,10 @@ class Leeway:
     def __init__(self, rules: Rules) -> None:
         self.hosts = host_masks(rules.host) if rules.host else FREE
         self.limits: dict[str, Allowed] = {}
-        self.ranks: dict[str, Mapping[str, int]] = {}
+        self.ranks: dict[str, Mapping[str, int]] = dict(rules.shunned)
         for key, keyed in rules.keyed:
             limit = self.limits[key] = allowed(keyed)
-            if limit.only is not None:
+            if limit.only is not None and key not in self.ranks:
                 self.ranks[key] = limit.only
 
     @property
@@ -77,8 +77,13 @@ class Engine:
         relax_min_values: bool = False,
         attach_limits: Mapping[str, int] | None = None,
         reporter: Reporter | None = None,
+        spread_out: bool = False,
     ) -> None:
-        """`reservations` is None where reserved capacity is switched off or not sold."""
+        """`reservations` is None where reserved capacity is switched off or not sold.
+
+        `spread_out` tries open claims with the fewest pods first, one pod at a time, as the reference does.
+        """
+        self.spread_out = spread_out
         self.table = table
         self.templates = templates
         self.reservations = reservations
@@ -134,7 +139,7 @@ class Engine:
         leeway = Leeway(rules)
         if leeway.limits and leeway.nowhere:
             return 0
-        most = 1 if rules.one_at_a_time or progress.one.ports else progress.left
+        most = 1 if rules.one_at_a_time or progress.one.ports or self.spread_out else progress.left
         return (
             self._on_nodes(progress, variant, rules, leeway, most)
             or self._on_claims(progress, variant, rules, leeway, most)
@@ -220,7 +225,7 @@ class Engine:
                     open_to[state] = (narrowed, options)
                     mask |= members
             mask &= hosts.claims_only & ~hosts.claims_never & ~progress.claims_full.get(ask.id, 0)
-            for index in bits(mask):
+            for index in self._in_order(mask):
                 claim = self.claims[index]
                 narrowed, options = open_to[claim.state]
                 if claim.port_clash(one.ports) or (one.drivers and claim.attachable(one.drivers, self.attach_limits)):
@@ -235,6 +240,9 @@ class Engine:
                 if options == [narrowed] or not claim.rows_with(narrowed, progress.requests, 1, within):
                     progress.claims_full[ask.id] = progress.claims_full.get(ask.id, 0) | 1 << index
         return 0
+
+    def _in_order(self, mask: int) -> Iterable[int]:
+        return sorted(bits(mask), key=lambda i: (self.claims[i].pods, i)) if self.spread_out else bits(mask)
 
     def _join(self, progress: Progress, claim: OpenClaim, options: Sequence[State], wanted: int, within: int) -> int:
         for state in options:
@@ -262,16 +270,31 @@ class Engine:
             else:
                 self._in_state.pop(claim.state, None)
             self._in_state[state] = self._in_state.get(state, 0) | bit
+        _count_late(claim, state)
         claim.add(one, progress.done, pods, state, rows)
         for group in one.counted_in:
-            if not claim_passes(group, state):
-                continue
             if group.term.key == HOSTNAME:
-                group.claims.add(claim.index, pods)
-            elif (domain := state.single(group.term.key)) is not None:
+                if claim_passes(group, state):
+                    group.claims.add(claim.index, pods)
+            elif (domain := state.single(group.term.key)) is None:
+                claim.uncounted.append((group, pods))
+            elif claim_passes(group, state):
                 group.counts[domain] = group.counts.get(domain, 0) + pods
         if self.reporter is not None:
             self.reporter.placed(_keys(progress, pods), claim.name, before.bit_count(), rows.bit_count())
+
+    def pin_the_rest(self) -> None:
+        """Fix the domain of claims whose pods count in others' spreads, so that what was planned is what is bought."""
+        for claim in self.claims:
+            for key in sorted({group.term.key for group, _ in claim.uncounted}):
+                groups = [(g, n) for g, n in claim.uncounted if g.term.key == key]
+                pins = [p for p in claim.state.pins(key) if p.state.rows & claim.rows]
+                if not pins:
+                    continue
+                best = min(pins, key=lambda p: (sum(g.counts.get(p.value, 0) for g, _ in groups), p.price, p.value))
+                _count_late(claim, best.state)
+                claim.state = best.state
+                claim.rows &= best.state.rows
 
     def _on_new(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway, most: int) -> int:
         for template in self.templates:
@@ -362,6 +385,20 @@ class Engine:
         self._settle_on_claim(progress, claim, state, rows, pods)
         template.reserve(rows)
         return pods
+
+
+def _count_late(claim: OpenClaim, state: State) -> None:
+    """Count pods that were put on the claim before it had one value of the key."""
+    if not claim.uncounted:
+        return
+    still: list[tuple[Group, int]] = []
+    for group, pods in claim.uncounted:
+        domain = state.single(group.term.key)
+        if domain is None:
+            still.append((group, pods))
+        elif claim_passes(group, state):
+            group.counts[domain] = group.counts.get(domain, 0) + pods
+    claim.uncounted = still
 
 
 def claim_passes(group: Group, state: State) -> bool:

@@ -9,7 +9,7 @@ from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.settings import MinValuesPolicy
 from kubewright.solver.build import Parts
 from kubewright.solver.claims import Reservations
-from kubewright.solver.classes import PodClass, by_priority, by_size
+from kubewright.solver.classes import PodClass, by_constraint, by_priority, by_size
 from kubewright.solver.engine import NO_RULES, Engine, Leeway, Progress
 from kubewright.solver.finish import finished
 from kubewright.solver.problem import Plan, PlannedClaim, Problem
@@ -18,6 +18,16 @@ from kubewright.solver.reporter import Reporter
 _CUT_SHORT = (Because.LIMITS, Because.OFFERING, Because.RESERVED)
 """Reasons for which another pod being placed first would have made a difference."""
 
+_ORDER_MATTERS = (
+    Because.SPREAD,
+    Because.AFFINITY,
+    Because.ANTI_AFFINITY,
+    Because.LABEL,
+    Because.RESOURCES,
+    Because.INSTANCE_TYPE,
+)
+"""Reasons that may be owed to what was placed before."""
+
 ATTACH_LIMITS: Mapping[str, int] = {}
 """CSI driver → volumes a new node can be expected to attach; drivers that are missing are not limited."""
 
@@ -25,18 +35,34 @@ ATTACH_LIMITS: Mapping[str, int] = {}
 def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
     """Where every pod goes: on nodes that exist, on nodes to buy, or nowhere with the reasons.
 
-    Pods are packed by size. Only where a pool's limits or dry offerings left pods out, and priorities differ, is it done again
-    with the more important pods first.
+    Pods are packed by size. If topology or full nodes then leave some out, bound pods first and pods spread over open claims are
+    tried as well, and the first plan that leaves out fewest is taken. Only where a pool's limits or dry offerings left pods out,
+    and priorities differ, is it done again with the more important pods first.
     """
     plan = _attempt(problem, by_size, reporter)
-    if plan.unplaced and len({pod.spec.priority or 0 for pod in problem.pods}) > 1:
+    if not plan.unplaced:
+        return plan
+    if any(r.because in _ORDER_MATTERS for refusals in plan.unplaced.values() for r in refusals):
+        for order, spread_out in ((by_constraint, False), (by_size, True), (by_constraint, True)):
+            again = _attempt(problem, order, None, spread_out=spread_out)
+            if len(again.unplaced) < len(plan.unplaced):
+                plan = again
+            if not plan.unplaced:
+                return plan
+    if len({pod.spec.priority or 0 for pod in problem.pods}) > 1:
         short = any(r.because in _CUT_SHORT for refusals in plan.unplaced.values() for r in refusals)
         if short:
             return _attempt(problem, by_priority, reporter)
     return plan
 
 
-def _attempt(problem: Problem, order: Callable[[PodClass], tuple[object, ...]], reporter: Reporter | None) -> Plan:
+def _attempt(
+    problem: Problem,
+    order: Callable[[PodClass], tuple[object, ...]],
+    reporter: Reporter | None,
+    *,
+    spread_out: bool = False,
+) -> Plan:
     parts = Parts(problem)
     settings = problem.settings
     if not parts.pools:
@@ -53,8 +79,10 @@ def _attempt(problem: Problem, order: Callable[[PodClass], tuple[object, ...]], 
         relax_min_values=relax,
         attach_limits=ATTACH_LIMITS,
         reporter=reporter,
+        spread_out=spread_out,
     )
     left = engine.run(sorted(parts.classes, key=order))
+    engine.pin_the_rest()
     unplaced: dict[str, tuple[Refusal, ...]] = {}
     for progress in left:
         reasons = _reasons(engine, parts, progress)

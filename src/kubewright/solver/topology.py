@@ -43,7 +43,7 @@ class Levels:
 class Group:
     """One term with its counts. `inverse` groups count the owners of an anti-affinity term and bind the pods it picks."""
 
-    __slots__ = ("claims", "counts", "elsewhere", "index", "inverse", "nodes", "nodes_passing", "passes", "term")
+    __slots__ = ("claims", "counts", "elsewhere", "followers", "index", "inverse", "nodes", "nodes_passing", "passes", "term")
 
     def __init__(self, index: int, term: Term, *, inverse: bool) -> None:
         self.index = index
@@ -55,6 +55,8 @@ class Group:
         self.claims = Levels()
         self.elsewhere = 0
         """Pods on hosts where nothing can be put."""
+        self.followers: list[tuple[Requirement, ...]] = []
+        """What the classes bound by an affinity require of the key, any one of each."""
         self.nodes_passing = -1
         """Mask of existing nodes that the node filter lets count."""
         self.passes: dict[object, bool] = {}
@@ -91,6 +93,9 @@ class Rules(NamedTuple):
     """Keys of which a claim must have one value once such a pod is on it."""
     one_at_a_time: bool
     """Whether every placement may change where the next pod can go."""
+
+    shunned: Mapping[str, Mapping[str, int]] = {}
+    """Key → value → how many classes that follow these pods could not follow them there."""
 
     @property
     def any(self) -> bool:
@@ -210,6 +215,20 @@ def host_room(rules: Iterable[Rule], *, node: int | None, claim: int | None) -> 
             left = group.term.max_skew - held
             room = left if room is None else min(room, left)
     return room
+
+
+def shunned(counted_in: Iterable[Group], domains: Callable[[str], Iterable[str]]) -> dict[str, dict[str, int]]:
+    """Per key the values to which followers could not come, with how many could not."""
+    found: dict[str, dict[str, int]] = {}
+    for group in counted_in:
+        if not group.followers or group.term.key == HOSTNAME:
+            continue
+        ranks = found.setdefault(group.term.key, {})
+        for value in domains(group.term.key):
+            bad = sum(1 for options in group.followers if not any(o.has(value) for o in options))
+            if bad:
+                ranks[value] = ranks.get(value, 0) + bad
+    return {key: ranks for key, ranks in found.items() if ranks}
 
 
 class Topology:

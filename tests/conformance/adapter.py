@@ -38,7 +38,7 @@ from kubewright.explain.karpenter import karpenter_text
 from kubewright.packing import plan
 from kubewright.scheduling.requirement import Requirement, requirement
 from kubewright.settings import MinValuesPolicy, Packing, PreferencePolicy, Settings
-from kubewright.solver.problem import Plan, Pool, Problem, Snapshot, SolverSettings, StateNode, Surroundings
+from kubewright.solver.problem import Plan, Pool, Snapshot, SolverSettings, StateNode, Surroundings
 from kubewright.solver.select import select
 
 KINDS: Mapping[str, type[Object]] = {

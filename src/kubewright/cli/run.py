@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -26,8 +27,15 @@ if TYPE_CHECKING:
     "--fake-launch-seconds", default=15.0, show_default=True, help="fake-ec2 only: from the launch call to a running machine."
 )
 @click.option("--fake-join-seconds", default=20.0, show_default=True, help="fake-ec2 only: from a running machine to its Node.")
+@click.option(
+    "--fake-state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="fake-ec2 only: a file for its account, so that an operator started again finds its machines.",
+)
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
-def command(cloud: str, fake_launch_seconds: float, fake_join_seconds: float, flags: tuple[str, ...]) -> int:
+def command(
+    cloud: str, fake_launch_seconds: float, fake_join_seconds: float, fake_state: Path | None, flags: tuple[str, ...]
+) -> int:
     """Run the operator on the cluster that KUBECONFIG, ~/.kube/config or the pod's service account names.
 
     FLAGS are Karpenter's: --cluster-name, --batch-max-duration 10s, --batch-idle-duration 1s, --preference-policy Respect,
@@ -43,17 +51,17 @@ def command(cloud: str, fake_launch_seconds: float, fake_join_seconds: float, fl
     outputs = tuple(filter(None, options.log_output_paths.split(",")))
     close = logs.configure(level=options.log_level, outputs=outputs)
     try:
-        asyncio.run(operator.run(options, _maker(cloud, options, fake_launch_seconds, fake_join_seconds)))
+        asyncio.run(operator.run(options, _maker(cloud, options, fake_launch_seconds, fake_join_seconds, fake_state)))
     finally:
         close()
     return 0
 
 
-def _maker(cloud: str, options: "Options", launch_s: float, join_s: float):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _maker(cloud: str, options: "Options", launch_s: float, join_s: float, state: Path | None):  # type: ignore[no-untyped-def]  # noqa: ANN202
     if cloud == "fake-ec2":
         from kubewright.sim.plane import fake_ec2  # noqa: PLC0415
 
-        return lambda client, clock: fake_ec2(client, clock, options.settings, launch_s=launch_s, join_s=join_s)
+        return lambda client, clock: fake_ec2(client, clock, options.settings, launch_s=launch_s, join_s=join_s, state=state)
     if cloud == "aws":
         return lambda client, clock: _aws(client, clock, options)
     raise ConfigError(f"--cloud: found {cloud!r}; write aws or fake-ec2")

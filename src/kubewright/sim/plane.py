@@ -1,12 +1,20 @@
-"""The fake EC2 for an operator on a real control plane: its machines become Nodes there, which kwok keeps alive."""
+"""The fake EC2 for an operator on a real control plane: its machines become Nodes there, which kwok keeps alive.
+
+It lives in the operator's process. With a state file it outlives it: a process that was killed finds its machines again, with
+whatever happened to them meanwhile still to come.
+"""
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 
 from kubewright.clock import Clock
 from kubewright.cloud.aws.provider import AwsProvider
+from kubewright.cloud.provider import Background
 from kubewright.kube.client import KubeClient
 from kubewright.settings import Settings
 from kubewright.sim.ec2 import FakeEc2, Faults
+from kubewright.sim.ec2.keeping import Keeper
 from kubewright.sim.joiner import Joiner, JoinerSettings
 
 KWOK = {"kwok.x-k8s.io/node": "fake"}
@@ -18,18 +26,53 @@ class FakeCloud(AwsProvider):
 
     def __init__(self, ec2: FakeEc2, joiner: Joiner, client: KubeClient, clock: Clock, settings: Settings) -> None:
         super().__init__(ec2, client, clock, settings, ec2.settings)
-        self._joining = asyncio.create_task(joiner.run(), name="joiner")
+        self._fake = ec2
+        self._joiner = joiner
+
+    def background(self) -> Sequence[Background]:
+        return (*super().background(), _Joining(self._joiner))
 
     async def close(self) -> None:
-        self._joining.cancel()
+        self._fake.stop()
         await super().close()
 
 
-async def fake_ec2(client: KubeClient, clock: Clock, settings: Settings, *, launch_s: float, join_s: float) -> FakeCloud:
-    """A provider whose machines run `launch_s` after they were bought and join `join_s` later, both in seconds."""
-    faults = Faults(launch_s=launch_s, launch_jitter_s=0.0, call_s=min(0.05, launch_s))
+class _Joining:
+    name = "fake machines that join"
+
+    def __init__(self, joiner: Joiner) -> None:
+        self._joiner = joiner
+
+    async def run(self) -> None:
+        await self._joiner.run()
+
+
+async def fake_ec2(
+    client: KubeClient, clock: Clock, settings: Settings, *, launch_s: float, join_s: float, state: Path | None = None
+) -> FakeCloud:
+    """A provider whose machines run `launch_s` after they were bought and join `join_s` later, both in seconds.
+
+    Calls, terminations and the deletion of a dead machine's Node are no slower than that either. `state` is the file that the
+    account is kept in.
+
+    Raises:
+        ConfigError: `state` is not such a file, or cannot be written.
+    """
+    defaults = Faults()
+    faults = Faults(
+        launch_s=launch_s,
+        launch_jitter_s=0.0,
+        call_s=min(defaults.call_s, launch_s),
+        terminate_s=min(defaults.terminate_s, launch_s),
+    )
     ec2 = FakeEc2(clock, faults=faults, cluster=settings.cluster_name or "sandbox")
-    joiner = Joiner(client, clock, JoinerSettings(join_s=join_s, join_jitter_s=0.0, forget_s=min(10.0, join_s), annotations=KWOK))
+    forget_s = min(JoinerSettings().forget_s, join_s)
+    joiner = Joiner(client, clock, JoinerSettings(join_s=join_s, join_jitter_s=0.0, forget_s=forget_s, annotations=KWOK))
     ec2.on_running(joiner.running)
     ec2.on_terminated(joiner.terminated)
+    if state is not None:
+        keeper = Keeper(ec2, state)
+        await asyncio.to_thread(keeper.check)
+        keeper.restore()
+        keeper.keep()
     return FakeCloud(ec2, joiner, client, clock, settings)

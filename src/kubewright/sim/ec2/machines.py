@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -68,7 +68,8 @@ class Machines:
         self._clock = clock
         self._seed = seed
         self.all: dict[str, Machine] = {}
-        self._fleets: dict[str, tuple[api.CreateFleet, api.FleetAnswer]] = {}
+        self.fleets: dict[str, tuple[api.CreateFleet, api.FleetAnswer]] = {}
+        """By client token."""
         self.on_running: list[Listener] = []
         self.on_terminated: list[Listener] = []
         self._timers: set[asyncio.TimerHandle] = set()
@@ -81,13 +82,32 @@ class Machines:
         for timer in self._timers:
             timer.cancel()
 
+    def resume(self, machines: Mapping[str, Machine], fleets: Mapping[str, tuple[api.CreateFleet, api.FleetAnswer]]) -> None:
+        """Go on with what another process has left; listeners hear of every machine, of ended ones that they ran and ended."""
+        self.all.update(machines)
+        self.fleets.update(fleets)
+        for name, machine in machines.items():
+            if machine.ended is None:
+                self._market.held[machine.pool] = self._market.held.get(machine.pool, 0) + 1
+                self._account.take_address(machine.seen.subnet_id)
+            if machine.seen.state.name == "pending":
+                self._later(self._faults.launch_s, self._run, name)
+                continue
+            for tell in self.on_running:
+                tell(machine)
+            if machine.ended is not None:
+                for tell in self.on_terminated:
+                    tell(machine)
+            elif not machine.is_live:
+                self._later(self._faults.terminate_s, self._ended, name)
+
     # --- fleets -----------------------------------------------------------------------------------------------------
 
     def create_fleet(self, request: api.CreateFleet) -> api.FleetAnswer:
         """An instant fleet; the same client token buys once. Raises AwsError for what EC2 refuses outright."""
         token = request.client_token
-        if token in self._fleets:
-            before, answer = self._fleets[token]
+        if token in self.fleets:
+            before, answer = self.fleets[token]
             if before != request:
                 text = "The client token has been used before with different parameters."
                 raise AwsError("CreateFleet", errors.TOKEN_REUSED, text)
@@ -101,12 +121,12 @@ class Machines:
                 raise AwsError("CreateFleet", errors.TEMPLATE_GONE, text)
         answer = self._buy(request)
         if token:
-            self._fleets[token] = (request, answer)
+            self.fleets[token] = (request, answer)
         return answer
 
     def _buy(self, request: api.CreateFleet) -> api.FleetAnswer:
         market = request.target_capacity_specification.default_target_capacity_type
-        number = len(self._fleets)
+        number = len(self.fleets)
         fleet_id = f"fleet-{hashlib.sha256(f'{self._seed}/{number}/{request.client_token}'.encode()).hexdigest()[:32]}"
         found: list[api.FleetInstance] = []
         failed: dict[tuple[str, str], api.FleetError] = {}

@@ -1,0 +1,146 @@
+"""The operator under test on the plane: `kubewright run` with the fake EC2, as a process.
+
+    with Plane() as plane, Kubewright(plane) as kubewright:
+        plane.create(NODECLASSES, nodeclass("default"))
+        plane.create(NODEPOOLS, nodepool("default"))
+        ...
+
+Its machines become Node objects with the annotation that the plane's kwok looks after; nothing of the cloud takes time unless
+`launch_s` or `join_s` says so.
+"""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.plane.binaries import ROOT
+from tests.plane.karpenter import NODECLAIMS, NODEPOOLS
+from tests.plane.plane import Plane
+from tests.plane.processes import Process, free_ports, wait_until
+
+__all__ = ["NODECLAIMS", "NODECLASSES", "NODEPOOLS", "Kubewright", "apply_crds", "nodeclass", "nodepool"]
+
+NODECLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
+CLUSTER = "sandbox"
+PROGRAM = (sys.executable, "-m", "kubewright")
+
+
+class Kubewright:
+    """`kubewright run` as a process on a running plane, with the definitions it prints applied.
+
+    `flags` and `env` are added to its own. The fake EC2 lives in the process; `state` is the file in which it is kept, so that
+    a process that was killed finds its machines again: without one, they die with it.
+    """
+
+    def __init__(
+        self,
+        plane: Plane,
+        *,
+        launch_s: float = 0,
+        join_s: float = 0,
+        flags: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        state: Path | None = None,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        self._plane = plane
+        self._program = program
+        self._flags = [
+            *("--cloud", "fake-ec2", f"--fake-launch-seconds={launch_s}", f"--fake-join-seconds={join_s}"),
+            *((f"--fake-state={state}",) if state else ()),
+            *(f"--cluster-name={CLUSTER}", "--disable-leader-election"),
+            *flags,
+        ]
+        self._env = dict(env or {})
+        self.process: Process
+        self.metrics_url: str
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.process.stop()
+
+    def start(self) -> None:
+        """Apply what it needs and return when it is ready. Raises ProgramFailed if it does not become so."""
+        apply_crds(self._plane)
+        metrics, self._health = free_ports(2)
+        self.metrics_url = f"http://127.0.0.1:{metrics}/metrics"
+        ports = (f"--metrics-port={metrics}", f"--health-probe-port={self._health}")
+        argv = [*self._program, "run", f"--kubeconfig={self._plane.kubeconfig()}", *self._flags, *ports]
+        env = {"PYTHONPATH": str(ROOT / "src"), **self._env}
+        self.process = self._plane.spawn("kubewright", argv, env=env)
+        self._wait_ready()
+
+    def restart(self) -> None:
+        """Start it again after it ended or was killed; returns when it is ready."""
+        self.process.start()
+        self._wait_ready()
+
+    def _wait_ready(self) -> None:
+        try:
+            url = f"http://127.0.0.1:{self._health}/readyz"
+            wait_until(lambda: self._plane.is_ready(url), of=self.process, timeout_s=60)
+        except BaseException:
+            self.process.stop()
+            raise
+
+
+def apply_crds(plane: Plane) -> None:
+    """Apply what `kubewright crds` prints."""
+    done = subprocess.run([*PROGRAM, "crds"], capture_output=True, check=True, env={"PYTHONPATH": str(ROOT / "src")})
+    file = plane.directory / "kubewright-crds.yaml"
+    file.write_bytes(done.stdout)
+    plane.apply(file)
+
+
+def nodeclass(name: str) -> dict[str, Any]:
+    """An EC2NodeClass on what the fake account has."""
+    discovery = [{"tags": {"karpenter.sh/discovery": CLUSTER}}]
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": name},
+        "spec": {
+            "role": "KarpenterNodeRole-sandbox",
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": discovery,
+            "securityGroupSelectorTerms": discovery,
+        },
+    }
+
+
+def nodepool(
+    name: str,
+    *,
+    capacity_types: Sequence[str] = ("on-demand",),
+    architectures: Sequence[str] = ("amd64",),
+    consolidate_after: str = "0s",
+) -> dict[str, Any]:
+    """A NodePool on the node class `default` that buys what it is told and removes empty nodes without limit."""
+    requirements = {"karpenter.sh/capacity-type": capacity_types, "kubernetes.io/arch": architectures}
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {
+            "template": {
+                "spec": {
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "requirements": [
+                        {"key": key, "operator": "In", "values": list(values)} for key, values in requirements.items()
+                    ],
+                    "expireAfter": "Never",
+                }
+            },
+            "disruption": {
+                "consolidationPolicy": "WhenEmpty",
+                "consolidateAfter": consolidate_after,
+                "budgets": [{"nodes": "100%"}],
+            },
+        },
+    }

@@ -29,6 +29,8 @@ def admit_create(store: "Store", kind: Kind, obj: Item) -> None:
         _priority(store, kind, obj)
         _tolerate_lost_nodes(obj)
         _overhead(store, kind, obj)
+    elif kind.kind == "Service" and not kind.group:
+        _address(store, obj)
     elif kind.kind == "PersistentVolumeClaim" and not kind.group:
         _default_storage_class(store, obj)
     elif kind.kind == "Node" and not kind.group:
@@ -49,6 +51,23 @@ def copy_topology(store: "Store", pod: Item, node: str) -> None:
     labels = {key: known[key] for key in _TOPOLOGY if key in known}
     if labels:
         pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
+
+
+def admit_update(kind: Kind, obj: Item) -> None:
+    """Changes `obj` in place."""
+    if kind.kind == "Pod" and not kind.group:
+        _tolerate_lost_nodes(obj)
+
+
+def _address(store: "Store", service: Item) -> None:
+    """An address from the range that kube-apiserver's manifests name; the registry does this, and not an admission plug-in."""
+    spec = service["spec"]
+    if spec.get("type") == "ExternalName":
+        return
+    if not spec.get("clusterIP"):
+        store.services += 1
+        spec["clusterIP"] = f"10.96.{store.services // 254 % 256}.{store.services % 254 + 1}"
+    spec.setdefault("clusterIPs", [spec["clusterIP"]])
 
 
 def _check_namespace(store: "Store", kind: Kind, obj: Item) -> None:

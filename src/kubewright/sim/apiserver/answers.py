@@ -58,7 +58,17 @@ def duplicate(field: str, value: Any) -> Cause:
 
 def go_value(value: Any) -> str:
     """`value` as the server quotes it: strings in Go's quotes, everything else as JSON."""
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode(_maps_sorted(value)).decode()
+
+
+def _maps_sorted(value: Any) -> Any:
+    """Go writes maps by key and structs by field; of our dicts, those that hold only text are maps."""
+    if isinstance(value, list):
+        return [_maps_sorted(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    is_map = all(isinstance(one, str) for one in value.values())
+    return {key: _maps_sorted(value[key]) for key in (sorted(value) if is_map else value)}
 
 
 def not_found(kind: Kind, name: str) -> NotFound:
@@ -111,13 +121,34 @@ def gone(text: str) -> Gone:
 
 
 def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Invalid:
-    shown = str(causes[0]) if len(causes) == 1 else "[" + ", ".join(str(c) for c in causes) + "]"
+    texts = list(dict.fromkeys(str(cause) for cause in causes))  # the same thing found twice is told once
+    shown = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     named = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     details = _details(kind, name) | {
         "kind": kind.kind,
         "causes": [{"reason": c.reason, "message": c.text, "field": c.field} for c in causes],
     }
     return Invalid(422, "Invalid", f'{named} "{name}" is invalid: {shown}', details)
+
+
+def bad_propagation(asked: str) -> Invalid:
+    cause = unsupported("propagationPolicy", asked, ("Foreground", "Background", "Orphan", "nil"))
+    details = {
+        "group": "meta.k8s.io",
+        "kind": "DeleteOptions",
+        "causes": [{"reason": cause.reason, "message": cause.text, "field": cause.field}],
+    }
+    return Invalid(422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {cause}', details)
+
+
+def bad_scale(name: str, cause: Cause) -> Invalid:
+    details = {
+        "name": name,
+        "group": "autoscaling",
+        "kind": "Scale",
+        "causes": [{"reason": cause.reason, "message": cause.text, "field": cause.field}],
+    }
+    return Invalid(422, "Invalid", f'Scale.autoscaling "{name}" is invalid: {cause}', details)
 
 
 def patch_rejected() -> Invalid:

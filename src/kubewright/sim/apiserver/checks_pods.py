@@ -113,8 +113,13 @@ def resources(written: Item, path: str) -> list[Cause]:
             if quantity.parse(amount) < 0:
                 causes.append(answers.invalid_value(at, amount, "must be greater than or equal to 0"))
             if "/" not in name and name not in _STANDARD and not name.startswith(_NO_OVERCOMMIT_PREFIX):
-                text = "must be a standard resource type or fully qualified"
-                causes.append(answers.invalid_value(f"{path}.{field}", name, text))
+                causes += [
+                    answers.invalid_value(f"{path}.{field}[{name}]", name, text)
+                    for text in (
+                        "must be a standard resource type or fully qualified",
+                        "must be a standard resource for containers",
+                    )
+                ]
     for name, amount in requests.items():
         if name in limits and quantity.parse(amount) > quantity.parse(limits[name]):
             text = f"must be less than or equal to {name} limit of {limits[name]}"
@@ -135,7 +140,7 @@ def _toleration(toleration: Item, path: str) -> list[Cause]:
         causes.append(answers.invalid_value(f"{path}.operator", operator, text))
     if operator == "Exists" and toleration.get("value"):
         text = "value must be empty when `operator` is 'Exists'"
-        causes.append(answers.invalid_value(f"{path}.operator", toleration, text))
+        causes.append(answers.invalid_value(f"{path}.operator", toleration["value"], text))
     if operator not in ("", "Equal", "Exists", "Lt", "Gt"):
         causes.append(answers.unsupported(f"{path}.operator", operator, ("Equal", "Exists")))
     if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":

@@ -122,7 +122,10 @@ def _workload(obj: Item, old: Item | None) -> list[Cause]:
         causes += _selector(selector, "spec.selector")
     template = spec["template"]
     labels = template["metadata"].get("labels") or {}
-    if selector is not None and not causes and not selectors.matches(msgspec.convert(selector, LabelSelector), labels):
+    broken = any(cause.field.startswith("spec.selector.") for cause in causes)  # such a selector cannot be asked
+    empty = selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions")
+    picked = not broken and selectors.matches(None if selector is None else msgspec.convert(selector, LabelSelector), labels)
+    if not picked and not broken and not empty:
         text = "`selector` does not match template `labels`"
         causes.append(answers.invalid_value("spec.template.metadata.labels", labels, text))
     policy = template["spec"].get("restartPolicy")

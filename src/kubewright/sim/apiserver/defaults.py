@@ -165,7 +165,9 @@ def _stateful_set(obj: Item) -> None:
         claim.setdefault("apiVersion", "v1")
         claim.setdefault("kind", "PersistentVolumeClaim")
         _claim(claim)
-    obj.setdefault("status", {}).setdefault("replicas", 0)
+    status = obj.setdefault("status", {})
+    status.setdefault("replicas", 0)
+    status.setdefault("availableReplicas", 0)
 
 
 def _daemon_set(obj: Item) -> None:

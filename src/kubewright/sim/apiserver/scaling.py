@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kubewright.errors import Invalid
 from kubewright.sim.apiserver import answers
 from kubewright.sim.apiserver.kinds import Kind
 from kubewright.sim.apiserver.table import Item, Key
@@ -19,6 +18,7 @@ def scale_of(kind: Kind, obj: Item) -> Item:
     paths = _paths(kind)
     meta = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    wanted = _at(obj, paths["specReplicasPath"])
     status: Item = {"replicas": _at(obj, paths["statusReplicasPath"]) or 0}
     selector = _selector_text(_at(obj, paths["labelSelectorPath"])) if paths.get("labelSelectorPath") else ""
     if selector:
@@ -27,7 +27,7 @@ def scale_of(kind: Kind, obj: Item) -> Item:
         "apiVersion": "autoscaling/v1",
         "kind": "Scale",
         "metadata": {field: meta[field] for field in kept if field in meta},
-        "spec": {"replicas": _at(obj, paths["specReplicasPath"]) or 0},
+        "spec": {"replicas": wanted} if wanted else {},
         "status": status,
     }
 
@@ -37,7 +37,7 @@ def put(store: "Store", kind: Kind, key: Key, old: Item, scale: Item, *, dry_run
     replicas = scale.get("spec", {}).get("replicas", 0)
     if not isinstance(replicas, int) or replicas < 0:
         cause = answers.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise Invalid(422, "Invalid", f'Scale.autoscaling "{key[1]}" is invalid: {cause}', None)
+        raise answers.bad_scale(key[1], cause)
     new = store.thawed(old)
     path = _paths(kind)["specReplicasPath"].lstrip(".").split(".")
     holder = new

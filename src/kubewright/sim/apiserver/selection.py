@@ -106,7 +106,7 @@ def selectable(kind: Kind) -> tuple[str, ...]:
 
 
 def _unsupported_field(kind: Kind, field: str) -> str:
-    if kind.kind in ("Pod", "Node", "Event", "Namespace", "Secret", "Service", "ReplicaSet", "Job"):
+    if kind.custom or kind.kind in ("Pod", "Node", "Event", "Namespace", "Secret", "Service", "ReplicaSet", "Job"):
         return f"field label not supported: {field}"
     return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 

@@ -59,6 +59,8 @@ class Store:
         self.kinds = Kinds()
         self.names = Names(seed)
         self.version = 1
+        self.services = 0
+        """How many addresses Services were given."""
         self._window = window
         self._tables: dict[tuple[str, str], Table] = {}
         self._before: list[WriteHook] = []
@@ -246,7 +248,8 @@ class Store:
         if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
             if verb == "update":
                 raise answers.other_uid(kind, old, meta["uid"])
-            raise answers.invalid(kind, key[1], [answers.invalid_value("metadata.uid", meta["uid"], "field is immutable")])
+            cause = answers.invalid_value("metadata.uid", meta["uid"], "field is immutable")
+            raise answers.invalid(kind, key[1], [cause, cause])  # the server asks twice, and its details say so
         asked = meta.get("resourceVersion")
         if asked and asked != old["metadata"]["resourceVersion"]:
             raise answers.modified(kind, key[1])
@@ -254,6 +257,9 @@ class Store:
         checks.check_identity(new, key)
         strategies.reconcile_update(kind, new, old, subresource)
         defaults.fill(kind, new)
+        if not subresource:
+            admission.admit_update(kind, new)
+        strategies.move_generation(kind, new, old)
         meta = new["metadata"]
         meta["resourceVersion"] = old["metadata"]["resourceVersion"]
         if new == old:
@@ -290,7 +296,7 @@ class Store:
         old = self.peek(served, *key)
         deletion.check_preconditions(served, old, uid, resource_version)
         if propagation not in ("", "Foreground", "Background", "Orphan"):
-            raise answers.bad_request(f'invalid propagationPolicy "{propagation}"')
+            raise answers.bad_propagation(propagation)
         new = thaw(old)
         grace = deletion.grace(served, old, grace_period_s)
         finalizers = deletion.finalizers_for(old, propagation)

@@ -71,9 +71,9 @@ def _first_status(kind: Kind) -> Item | None:
 
 
 def reconcile_update(kind: Kind, new: Item, old: Item, subresource: str) -> None:
-    """Put back in `new` whatever this call may not change, and move the generation if the wish changed."""
+    """Put back in `new` whatever this call may not change."""
     meta, before = new["metadata"], old["metadata"]
-    for field in _SERVER_OWNED:
+    for field in ("namespace", *_SERVER_OWNED):
         _carry(meta, before, field)
     meta.pop("managedFields", None)
     if subresource == "status":
@@ -82,8 +82,12 @@ def reconcile_update(kind: Kind, new: Item, old: Item, subresource: str) -> None
         _carry(new, old, "status")
     if subresource != "finalize" and kind.kind == "Namespace":
         _keep_namespace_finalizers(new, old)
+
+
+def move_generation(kind: Kind, new: Item, old: Item) -> None:
+    """Count a change of the wish, once everything has been filled in: what was only left out is no change."""
     if has_generation(kind) and _wish(new) != _wish(old):
-        meta["generation"] = before.get("generation", 0) + 1
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
 def _keep_all_but_status(kind: Kind, new: Item, old: Item) -> None:

@@ -276,3 +276,27 @@ def test_json_patch_moves_and_copies() -> None:
         assert changed["data"] == {"b": "1", "c": "1"}
 
     on_virtual_time(story)
+
+
+def test_a_put_of_what_was_applied_is_no_change() -> None:
+    """Defaults that the writer leaves out again are no change of spec: no new generation, no new version."""
+
+    async def story(store: Store) -> None:
+        made = store.create(deployment())
+        same = store.update({**deployment(), "metadata": {"name": "web"}})
+        assert same == made
+
+    on_virtual_time(story)
+
+
+def test_services_get_addresses_of_their_own() -> None:
+    async def story(store: Store) -> None:
+        found = set()
+        for n in range(300):
+            spec = {"ports": [{"port": 80}]}
+            made = store.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"s{n}"}, "spec": spec})
+            assert made["spec"]["clusterIPs"] == [made["spec"]["clusterIP"]]
+            found.add(made["spec"]["clusterIP"])
+        assert len(found) == 300
+
+    on_virtual_time(story)

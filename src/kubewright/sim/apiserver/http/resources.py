@@ -189,6 +189,9 @@ class Resources:
         return _json(listing | {"items": items})
 
     def _act(self, target: Target, body: Item, query: Mapping[str, str]) -> web.Response:
+        if (body.get("metadata") or {}).get("name", "") != target.name:
+            named = "Binding" if target.subresource == "binding" else "Eviction"
+            raise answers.bad_request(f"name in URL does not match name in {named} object")
         dry = _dry(query, body) or _dry(query, body.get("deleteOptions") or {})
         if target.subresource == "binding":
             node = (body.get("target") or {}).get("name", "")

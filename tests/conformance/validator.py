@@ -209,14 +209,29 @@ def _together(pod: J, place: Place, places: list[Place], by_kind: Mapping[str, l
 def _affinity(pod: J, terms: list[J], place: Place, places: list[Place], by_kind: Mapping[str, list[J]]) -> Iterator[str]:
     matching = [(p, o) for p in places for o in p.pods if o is not pod and all(_term_picks(t, pod, o, by_kind) for t in terms)]
     first = all(_term_picks(t, pod, pod, by_kind) for t in terms)
+    standing = [(p, o) for p, o in matching if _key(o) not in p.new]
+    free = [(p, o) for p, o in matching if _key(o) in p.new and not _follows(o, by_kind)]
+    following = [(p, o) for p, o in matching if _key(o) in p.new and _follows(o, by_kind)]
     for term in terms:
-        value = place.value(term["topologyKey"])
+        key = term["topologyKey"]
+        value = place.value(key)
         if value is None:
-            yield f"affinity: {term['topologyKey']} is not settled"
+            yield f"affinity: {key} is not settled"
             continue
-        near = any(p.value(term["topologyKey"]) == value for p, _ in matching)
-        if not near and not (first and not matching):
-            yield f"affinity over {term['topologyKey']}"
+        if any(p.value(key) == value for p, _ in (*standing, *free)):
+            continue
+        # Nobody to follow here who does not follow himself: then this must be where the first of them could begin.
+        settled = {p.value(key) for p, _ in (*standing, *free)}
+        elsewhere = [p for p, _ in following if p.value(key) != value and p.value(key) not in settled]
+        if not first or standing or elsewhere:
+            yield f"affinity over {key}"
+
+
+def _follows(pod: J, by_kind: Mapping[str, list[J]]) -> bool:
+    """Whether the pod is bound to pods like itself."""
+    affinity = pod["spec"].get("affinity", {})
+    terms = affinity.get("podAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", [])
+    return bool(terms) and all(_term_picks(t, pod, pod, by_kind) for t in terms)
 
 
 def _meets(term: J, one: Place, other: Place) -> bool:
@@ -226,9 +241,9 @@ def _meets(term: J, one: Place, other: Place) -> bool:
 
 
 def _balanced(pod: J, constraint: J, place: Place, places: list[Place]) -> bool:
-    """Whether the skew is right, counting either every matching pod or only those that were there or are bound by the same rule.
+    """Whether the skew is right, counting every matching pod, or only those that were there or are ruled as tightly.
 
-    Pods that merely match may be bound after those that must be balanced, so either count will do.
+    Pods that merely match, or that may lean further, can be bound after those that must be balanced, so either count will do.
     """
     key = constraint["topologyKey"]
     if place.value(key) is None:
@@ -236,25 +251,30 @@ def _balanced(pod: J, constraint: J, place: Place, places: list[Place]) -> bool:
     selector = constraint.get("labelSelector")
     honour = constraint.get("nodeAffinityPolicy", "Honor") == "Honor"
     everyone: dict[str, int] = {}
-    bound: dict[str, int] = {}
+    tighter: dict[str, int] = {}
+    alike: dict[str, int] = {}
     for other_place in places:
         value = other_place.value(key)
         if value is None or (honour and not _own_nodes(pod, other_place)):
             continue
+        for counts in (everyone, tighter, alike):
+            counts.setdefault(value, 0)
         for other in other_place.pods:
-            if other["metadata"]["namespace"] == pod["metadata"]["namespace"] and _selects(selector, other):
-                everyone[value] = everyone.get(value, 0) + 1
-                ruled = constraint in other["spec"].get("topologySpreadConstraints", ())
-                if _key(other) not in other_place.new or ruled:
-                    bound[value] = bound.get(value, 0) + 1
-        everyone.setdefault(value, 0)
-        bound.setdefault(value, 0)
-    self_match = _selects(selector, pod)
-    for counts in (everyone, bound):
+            if other["metadata"]["namespace"] != pod["metadata"]["namespace"] or not _selects(selector, other):
+                continue
+            rules = [c for c in other["spec"].get("topologySpreadConstraints", ()) if c["whenUnsatisfiable"] == "DoNotSchedule"]
+            same = [c for c in rules if c["topologyKey"] == key and c["labelSelector"] == selector]
+            stood = _key(other) not in other_place.new
+            everyone[value] += 1
+            tighter[value] += stood or any(c["maxSkew"] <= constraint["maxSkew"] for c in same)
+            alike[value] += stood or constraint in same
+    if not _selects(selector, pod):
+        return True
+    for counts in (everyone, tighter, alike):
         least = min(counts.values())
         if key == HOST or len(counts) < constraint.get("minDomains", 0):
             least = 0
-        if counts[place.value(key) or ""] - least <= constraint["maxSkew"] or not self_match:
+        if counts[place.value(key) or ""] - least <= constraint["maxSkew"]:
             return True
     return False
 

@@ -12,6 +12,7 @@ from kubewright.api.labels import HOSTNAME
 from kubewright.catalogue.columns import bits
 from kubewright.scheduling.host_ports import clash
 from kubewright.scheduling.refusal import Because, Refusal
+from kubewright.scheduling.requirements import conflict
 from kubewright.scheduling.taints import untolerated
 from kubewright.solver.claims import OpenClaim, Reservations
 from kubewright.solver.classes import PodClass, Variant
@@ -274,11 +275,13 @@ class Engine:
         claim.add(one, progress.done, pods, state, rows)
         for group in one.counted_in:
             if group.term.key == HOSTNAME:
-                if claim_passes(group, state):
+                # A host that may pass the filter later counts now: the least count of hosts is always 0, so nothing else suffers.
+                if claim_may_pass(group, state):
                     group.claims.add(claim.index, pods)
-            elif (domain := state.single(group.term.key)) is None:
-                claim.uncounted.append((group, pods))
-            elif claim_passes(group, state):
+            elif (domain := state.single(group.term.key)) is None or not claim_passes(group, state):
+                if claim_may_pass(group, state):
+                    claim.uncounted.append((group, pods))
+            else:
                 group.counts[domain] = group.counts.get(domain, 0) + pods
         if self.reporter is not None:
             self.reporter.placed(_keys(progress, pods), claim.name, before.bit_count(), rows.bit_count())
@@ -394,9 +397,9 @@ def _count_late(claim: OpenClaim, state: State) -> None:
     still: list[tuple[Group, int]] = []
     for group, pods in claim.uncounted:
         domain = state.single(group.term.key)
-        if domain is None:
+        if domain is None or not claim_passes(group, state):
             still.append((group, pods))
-        elif claim_passes(group, state):
+        else:
             group.counts[domain] = group.counts.get(domain, 0) + pods
     claim.uncounted = still
 
@@ -407,6 +410,16 @@ def claim_passes(group: Group, state: State) -> bool:
     if found is None:
         found = group.passes[state] = _surely_passes(group, state)
     return found
+
+
+def claim_may_pass(group: Group, state: State) -> bool:
+    """Whether some node that a claim in this state may become passes the group's node filter."""
+    nodes = group.term.filter
+    if nodes.tolerations is not None and untolerated(state.template.taints, nodes.tolerations):
+        return False
+    if not nodes.alternatives:
+        return True
+    return any(conflict(state.requirements, wanted) is None for wanted in nodes.alternatives)
 
 
 def _surely_passes(group: Group, state: State) -> bool:

@@ -7,7 +7,7 @@ from kubewright.api import aws_labels, labels
 from kubewright.api.aws import Ami, AmiSelectorTerm, EC2NodeClass
 from kubewright.api.karpenter import NodeSelectorRequirement
 from kubewright.catalogue.types import InstanceType
-from kubewright.cloud.aws import api, selectors
+from kubewright.cloud.aws import api, retry, selectors
 from kubewright.cloud.aws.errors import AwsError, is_not_found
 from kubewright.cloud.aws.shapes import ARCHITECTURES
 from kubewright.errors import CloudError
@@ -90,7 +90,7 @@ async def resolve(ec2: api.Ec2Api, node_class: EC2NodeClass, version: str, now: 
             include_deprecated=True,
             max_results=1000,
         )
-        async for page in api.pages(ec2.describe_images, request):
+        async for page in retry.pages(ec2.describe_images, request):
             images.update((i.image_id, i) for i in page.images)
     return _best(images.values(), variants, now)
 
@@ -137,7 +137,7 @@ def _requirements(arch: str, variant: str) -> tuple[NodeSelectorRequirement, ...
 async def _parameter(ec2: api.Ec2Api, name: str) -> str:
     """The value, "" if there is no such parameter."""
     try:
-        return (await ec2.get_parameter(api.GetParameter(name=name))).parameter.value
+        return (await retry.call(ec2.get_parameter, api.GetParameter(name=name))).parameter.value
     except AwsError as error:
         if is_not_found(error):
             return ""

@@ -1,18 +1,16 @@
 """The page of AWS calls: every call that kubewright makes, why, and the fields it uses. A fake has to offer exactly this.
 
 Structs carry AWS's own field names (PascalCase on the wire), so the boto3 adapter converts and decides nothing. Every call is one
-request and one answer; `pages` walks the calls that page. Every call raises `errors.AwsError`, and nothing of a library's.
+request and one answer; `retry.pages` walks the calls that page. Every call raises `errors.AwsError`, and nothing of a library's.
 
 Left to others: retries (`retry`), caching and meaning (one module per noun).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 from msgspec import field
-from msgspec.structs import replace
 
 
 class Aws(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="pascal", omit_defaults=True):
@@ -757,17 +755,3 @@ class Ec2Api(ComputeApi, ParameterApi, PriceApi, ClusterApi, QueueApi, IdentityA
     async def close(self) -> None:
         """Let go of connections and threads."""
         ...
-
-
-R = TypeVar("R", bound=PagedRequest)
-P = TypeVar("P", bound=Page)
-
-
-async def pages(call: Callable[[R], Awaitable[P]], request: R) -> AsyncIterator[P]:
-    """Every page of `request`. An error in the middle is raised, so a part is never taken for the whole."""
-    while True:
-        page = await call(request)
-        yield page
-        if not page.next_token:
-            return
-        request = replace(request, next_token=page.next_token)

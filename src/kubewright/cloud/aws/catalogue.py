@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import field
 
-from kubewright.cloud.aws import api
+from kubewright.cloud.aws import api, retry
 from kubewright.cloud.aws.prices import read_product
 from kubewright.errors import ConfigError
 
@@ -111,14 +111,14 @@ SUPPORTED = (
 async def describe_types(ec2: api.Ec2Api) -> tuple[api.InstanceTypeInfo, ...]:
     """Every usable type of the region, by name."""
     request = api.DescribeInstanceTypes(filters=SUPPORTED, max_results=100)
-    found = [t async for page in api.pages(ec2.describe_instance_types, request) for t in page.instance_types]
+    found = [t async for page in retry.pages(ec2.describe_instance_types, request) for t in page.instance_types]
     return tuple(sorted(found, key=lambda t: t.instance_type))
 
 
 async def describe_offerings(ec2: api.Ec2Api, zone_ids: Mapping[str, str]) -> Region:
     """Which zone sells what; `zone_ids` maps zone names to ids as far as they are known."""
     request = api.DescribeInstanceTypeOfferings(location_type="availability-zone", max_results=1000)
-    rows = [o async for page in api.pages(ec2.describe_instance_type_offerings, request) for o in page.instance_type_offerings]
+    rows = [o async for page in retry.pages(ec2.describe_instance_type_offerings, request) for o in page.instance_type_offerings]
     zones = tuple(sorted({row.location for row in rows}))
     bits = {zone: 1 << bit for bit, zone in enumerate(zones)}
     sold: dict[str, int] = {}
@@ -144,7 +144,7 @@ async def on_demand_prices(ec2: api.Ec2Api, region: str) -> dict[str, float]:
     prices: dict[str, float] = {}
     for kind in kinds:
         filters = tuple(api.ProductFilter(field=name, value=value) for name, value in {**common, **kind}.items())
-        async for page in api.pages(ec2.get_products, api.GetProducts(filters=filters, max_results=100)):
+        async for page in retry.pages(ec2.get_products, api.GetProducts(filters=filters, max_results=100)):
             prices.update(row for row in map(read_product, page.price_list) if row is not None)
     return dict(sorted(prices.items()))
 
@@ -184,4 +184,4 @@ async def refresh(ec2: api.Ec2Api, region: str, today: str, base: Catalogue | No
 
 async def _all_subnets(ec2: api.Ec2Api) -> list[api.Subnet]:
     request = api.DescribeSubnets(max_results=500)
-    return [s async for page in api.pages(ec2.describe_subnets, request) for s in page.subnets]
+    return [s async for page in retry.pages(ec2.describe_subnets, request) for s in page.subnets]

@@ -67,7 +67,7 @@ class OrphanCollection:
         """End the orphans and delete their Nodes; the ids of those ended."""
         # EC2 first: a machine bought between the two lists has its NodeClaim in the second one.
         request = api.DescribeInstances(filters=instances.owned_filters(self._cluster), max_results=1000)
-        owned = [i async for page in api.pages(self._ec2.describe_instances, request) for i in page.instances]
+        owned = [i async for page in retry.pages(self._ec2.describe_instances, request) for i in page.instances]
         claims = (await self._kube.list(NodeClaim)).items
         known = {c.status.provider_id for c in claims if c.status.provider_id}
         unwritten = {c.metadata.uid for c in claims if not c.status.provider_id}

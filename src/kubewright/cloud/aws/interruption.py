@@ -10,7 +10,7 @@ import structlog
 from kubewright.api import labels
 from kubewright.api.karpenter import NodeClaim
 from kubewright.clock import Clock
-from kubewright.cloud.aws import api, instances
+from kubewright.cloud.aws import api, instances, retry
 from kubewright.cloud.aws.errors import AwsError
 from kubewright.cloud.aws.unavailable import UnavailableOfferings
 from kubewright.errors import CloudError, Conflict, KubeError, NotFound
@@ -152,7 +152,7 @@ class Interruptions:
             except (KubeError, CloudError) as error:
                 self._log.warning("notice was not handled, it will come again", error=str(error))
                 continue
-            await self._ec2.delete_message(api.DeleteMessage(queue_url=url, receipt_handle=message.receipt_handle))
+            await retry.call(self._ec2.delete_message, api.DeleteMessage(queue_url=url, receipt_handle=message.receipt_handle))
             self.deleted += 1
 
     async def handle(self, body: str, claims: Sequence[NodeClaim]) -> None:

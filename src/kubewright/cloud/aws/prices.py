@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kubewright.cloud.aws import api
+from kubewright.cloud.aws import api, retry
 
 REFRESH_EVERY = timedelta(hours=12)
 """Source: spec/aws 6.3."""
@@ -78,6 +78,6 @@ async def spot_prices(ec2: api.Ec2Api, now: datetime) -> dict[tuple[str, str], f
     """The spot market now; later rows win. Source: spec/aws 6.3."""
     found: dict[tuple[str, str], float] = {}
     request = api.DescribeSpotPriceHistory(start_time=now, max_results=2000)
-    async for page in api.pages(ec2.describe_spot_price_history, request):
+    async for page in retry.pages(ec2.describe_spot_price_history, request):
         found.update({(row.instance_type, row.availability_zone): float(row.spot_price) for row in page.spot_price_history})
     return found

@@ -7,7 +7,7 @@ creating a profile and writing the status leaves nothing behind.
 import hashlib
 
 from kubewright.api.aws import EC2NodeClass
-from kubewright.cloud.aws import api, tags
+from kubewright.cloud.aws import api, retry, tags
 from kubewright.cloud.aws.errors import AwsError, is_not_found
 
 
@@ -28,7 +28,9 @@ async def ensure(ec2: api.Ec2Api, cluster: str, region: str, node_class: EC2Node
     """
     name, role = name_of(cluster, region, node_class), node_class.spec.role.rpartition("/")[2]
     try:
-        profile = (await ec2.get_instance_profile(api.GetInstanceProfile(instance_profile_name=name))).instance_profile
+        profile = (
+            await retry.call(ec2.get_instance_profile, api.GetInstanceProfile(instance_profile_name=name))
+        ).instance_profile
     except AwsError as error:
         if not is_not_found(error):
             raise
@@ -38,20 +40,22 @@ async def ensure(ec2: api.Ec2Api, cluster: str, region: str, node_class: EC2Node
             path=path(region, cluster, node_class.metadata.uid),
             tags=tags.as_tags({**wanted, "topology.kubernetes.io/region": region}),
         )
-        profile = (await ec2.create_instance_profile(request)).instance_profile
+        profile = (await retry.call(ec2.create_instance_profile, request)).instance_profile
     if not profile.roles:
-        await ec2.add_role_to_instance_profile(api.ProfileRole(instance_profile_name=name, role_name=role))
+        await retry.call(ec2.add_role_to_instance_profile, api.ProfileRole(instance_profile_name=name, role_name=role))
     return name
 
 
 async def remove(ec2: api.Ec2Api, name: str) -> None:
     """Safe to repeat; a profile that is gone is fine."""
     try:
-        profile = (await ec2.get_instance_profile(api.GetInstanceProfile(instance_profile_name=name))).instance_profile
+        profile = (
+            await retry.call(ec2.get_instance_profile, api.GetInstanceProfile(instance_profile_name=name))
+        ).instance_profile
         for role in profile.roles:
             request = api.ProfileRole(instance_profile_name=name, role_name=role.role_name)
-            await ec2.remove_role_from_instance_profile(request)
-        await ec2.delete_instance_profile(api.DeleteInstanceProfile(instance_profile_name=name))
+            await retry.call(ec2.remove_role_from_instance_profile, request)
+        await retry.call(ec2.delete_instance_profile, api.DeleteInstanceProfile(instance_profile_name=name))
     except AwsError as error:
         if not is_not_found(error):
             raise

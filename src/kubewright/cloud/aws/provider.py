@@ -133,7 +133,7 @@ class AwsProvider:
         request = api.DescribeInstances(filters=instances.owned_filters(self._settings.cluster_name), max_results=1000)
         found: list[api.Ec2Instance] = []
         try:
-            async for page in api.pages(lambda r: retry.call(self._ec2.describe_instances, r), request):
+            async for page in retry.pages(self._ec2.describe_instances, request):
                 found += page.instances
         except errors.AwsError as error:
             raise errors.of_call(error) from error

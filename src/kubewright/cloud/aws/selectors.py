@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubewright.api.aws import SecurityGroupSelectorTerm, SubnetSelectorTerm
-from kubewright.cloud.aws import api
+from kubewright.cloud.aws import api, retry
 
 
 def tag_filters(tags: Mapping[str, str]) -> tuple[api.Filter, ...]:
@@ -25,7 +25,7 @@ async def subnets(ec2: api.Ec2Api, terms: Sequence[SubnetSelectorTerm]) -> tuple
     found: dict[str, api.Subnet] = {}
     others = [tag_filters(t.tags) for t in terms if not t.id]
     for filters in queries((t.id for t in terms if t.id), "subnet-id", others):
-        async for page in api.pages(ec2.describe_subnets, api.DescribeSubnets(filters=filters, max_results=500)):
+        async for page in retry.pages(ec2.describe_subnets, api.DescribeSubnets(filters=filters, max_results=500)):
             found.update((s.subnet_id, s) for s in page.subnets)
     return tuple(sorted(found.values(), key=lambda s: (-s.available_ip_address_count, s.subnet_id)))
 
@@ -36,6 +36,6 @@ async def security_groups(ec2: api.Ec2Api, terms: Sequence[SecurityGroupSelector
     others = [(api.Filter(name="group-name", values=(t.name,)),) if t.name else tag_filters(t.tags) for t in terms if not t.id]
     for filters in queries((t.id for t in terms if t.id), "group-id", others):
         request = api.DescribeSecurityGroups(filters=filters, max_results=500)
-        async for page in api.pages(ec2.describe_security_groups, request):
+        async for page in retry.pages(ec2.describe_security_groups, request):
             found.update((g.group_id, g) for g in page.security_groups)
     return tuple(found[i] for i in sorted(found))

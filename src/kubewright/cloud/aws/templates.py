@@ -141,7 +141,7 @@ class LaunchTemplates:
     async def _owned(self, more: tuple[api.Filter, ...]) -> list[api.LaunchTemplate]:
         ours = api.Filter(name=f"tag:{tags.CLUSTER}", values=(self._cluster,))
         request = api.DescribeLaunchTemplates(filters=(ours, *more), max_results=200)
-        found = [t async for page in api.pages(self._ec2.describe_launch_templates, request) for t in page.launch_templates]
+        found = [t async for page in retry.pages(self._ec2.describe_launch_templates, request) for t in page.launch_templates]
         return sorted((t for t in found if t.launch_template_name.startswith(PREFIX)), key=lambda t: t.launch_template_name)
 
     async def _delete(self, name: str) -> None:

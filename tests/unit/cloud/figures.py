@@ -1,0 +1,77 @@
+"""Published figures, never from our own formulas."""
+
+PODS_SOURCE = "awslabs/amazon-eks-ami files/eni-max-pods.txt, generated 2023-01-25"
+PODS = {
+    "a1.medium": 8,
+    "c3.8xlarge": 234,
+    "c4.large": 29,
+    "c5.18xlarge": 737,
+    "c5.9xlarge": 234,
+    "c6g.medium": 8,
+    "d3.2xlarge": 18,
+    "d3en.12xlarge": 89,
+    "g4dn.16xlarge": 58,
+    "g4dn.xlarge": 29,
+    "g5.48xlarge": 345,
+    "hpc6a.48xlarge": 100,
+    "hpc6id.32xlarge": 51,
+    "i3.large": 29,
+    "i4i.32xlarge": 737,
+    "inf1.24xlarge": 321,
+    "inf1.xlarge": 38,
+    "is4gen.medium": 8,
+    "m1.small": 8,
+    "m2.2xlarge": 118,
+    "m4.large": 20,
+    "m5.large": 29,
+    "m5.metal": 737,
+    "m6i.xlarge": 58,
+    "p4d.24xlarge": 737,
+    "r5.2xlarge": 58,
+    "t2.xlarge": 44,
+    "t3.large": 35,
+    "t3.medium": 17,
+    "t3.micro": 4,
+    "t3.small": 11,
+    "t3a.small": 8,
+    "t4g.nano": 4,
+    "trn1.2xlarge": 58,
+    "vt1.3xlarge": 58,
+    "x1e.xlarge": 29,
+    "x2iezn.4xlarge": 234,
+    "z1d.3xlarge": 234,
+}
+
+ALLOCATABLE_SOURCE = "karpenter.sh instance type reference (aws/karpenter-provider-aws website, commit 0c5e7d8)"
+ALLOCATABLE = {
+    "a1.medium": ("940m", "1392Mi", "17Gi", "8", "10"),
+    "a1.large": ("1930m", "3055Mi", "17Gi", "29", "9"),
+    "a1.xlarge": ("3920m", "6525Mi", "17Gi", "58", "18"),
+    "a1.2xlarge": ("7910m", "14103Mi", "17Gi", "58", "38"),
+    "a1.4xlarge": ("15890m", "27322Mi", "17Gi", "234", "54"),
+    "a1.metal": ("15890m", "27322Mi", "17Gi", "234", "54"),
+    "c1.medium": ("1930m", "1122Mi", "17Gi", "12", "0"),
+    "c1.xlarge": ("7910m", "5637Mi", "17Gi", "58", "0"),
+    "c3.large": ("1930m", "2878Mi", "17Gi", "29", "0"),
+    "c3.xlarge": ("3920m", "6111Mi", "17Gi", "58", "0"),
+    "c3.2xlarge": ("7910m", "13215Mi", "17Gi", "58", "0"),
+    "c3.4xlarge": ("15890m", "25487Mi", "17Gi", "234", "0"),
+    "c3.8xlarge": ("31850m", "53903Mi", "17Gi", "234", "0"),
+    "c4.large": ("1930m", "2878Mi", "17Gi", "29", "0"),
+    "c4.xlarge": ("3920m", "6111Mi", "17Gi", "58", "0"),
+    "c4.2xlarge": ("7910m", "13215Mi", "17Gi", "58", "0"),
+    "c4.4xlarge": ("15890m", "25487Mi", "17Gi", "234", "0"),
+    "c4.8xlarge": ("35840m", "53903Mi", "17Gi", "234", "0"),
+    "c5.large": ("1930m", "3114Mi", "17Gi", "29", "9"),
+}
+"""cpu, memory, ephemeral-storage, pods, pod ENIs."""
+
+LABELS = {
+    "a1.medium": {"instance-ebs-bandwidth": "3500", "instance-network-bandwidth": "500", "instance-hypervisor": "nitro"},
+    "a1.metal": {"instance-hypervisor": "", "instance-cpu-manufacturer": "aws", "instance-memory": "32768"},
+    "c1.medium": {"instance-cpu-sustained-clock-speed-mhz": "0", "instance-hypervisor": "xen", "instance-generation": "1"},
+    "c3.8xlarge": {"instance-network-bandwidth": "10000", "instance-cpu-sustained-clock-speed-mhz": "2800"},
+    "c4.8xlarge": {"instance-cpu": "36", "instance-ebs-bandwidth": "4000", "instance-network-bandwidth": "10000"},
+    "c5.large": {"instance-category": "c", "instance-generation": "5", "instance-size": "large", "instance-cpu": "2"},
+}
+"""From the same page, under karpenter.k8s.aws/."""

@@ -1,0 +1,106 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.api.karpenter import NodeClaim
+from kubewright.cloud.aws.interruption import Interruptions, Kind, Notice, parse
+from kubewright.errors import NotFound
+from kubewright.kube.client import MergePatch
+from tests.unit.cloud.world import World, story
+
+
+def message(detail_type, detail, source="aws.ec2", version="0") -> str:
+    return json.dumps({"version": version, "source": source, "detail-type": detail_type, "detail": detail})
+
+
+HEALTH = {
+    "service": "EC2",
+    "eventTypeCategory": "scheduledChange",
+    "affectedEntities": [{"entityValue": "i-1"}, {"entityValue": "i-2"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "notice"),
+    [
+        (message("EC2 Spot Instance Interruption Warning", {"instance-id": "i-1"}), Notice(Kind.SPOT, ("i-1",))),
+        (message("EC2 Instance Rebalance Recommendation", {"instance-id": "i-1"}), Notice(Kind.REBALANCE, ("i-1",))),
+        (
+            message("EC2 Instance State-change Notification", {"instance-id": "i-1", "state": "Stopping"}),
+            Notice(Kind.STOPPED, ("i-1",)),
+        ),
+        (
+            message("EC2 Instance State-change Notification", {"instance-id": "i-1", "state": "terminated"}),
+            Notice(Kind.TERMINATED, ("i-1",)),
+        ),
+        (message("EC2 Instance State-change Notification", {"instance-id": "i-1", "state": "running"}), Notice(Kind.NONE)),
+        (message("AWS Health Event", HEALTH, "aws.health"), Notice(Kind.SCHEDULED, ("i-1", "i-2"))),
+        (message("AWS Health Event", {**HEALTH, "service": "RDS"}, "aws.health"), Notice(Kind.NONE)),
+        (message("EC2 Spot Instance Interruption Warning", {"instance-id": "i-1"}, version="1"), Notice(Kind.NONE)),
+        (message("Something New", {"instance-id": "i-1"}), Notice(Kind.NONE)),
+        ("", Notice(Kind.NONE)),
+    ],
+)
+def test_messages_mean(body, notice):
+    assert parse(body) == notice
+
+
+@given(
+    st.text(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5).map(json.dumps)
+)
+def test_poison_is_a_value_error_and_nothing_else(body):
+    try:
+        parse(body)
+    except ValueError as error:
+        assert "EventBridge" in str(error)
+
+
+def interruptions(world: World) -> Interruptions:
+    provider = world.provider
+    return Interruptions(world.ec2, world.kube, world.clock, "sandbox", provider._unavailable, provider._recorder)
+
+
+async def launched(world: World) -> NodeClaim:
+    claim = await world.claim(**{"karpenter.sh/capacity-type": ["spot"]})
+    bought = await world.provider.create(claim)
+    await world.kube.patch(NodeClaim, claim.name, MergePatch({"metadata": {"labels": dict(bought.labels)}}))
+    return await world.kube.patch(
+        NodeClaim, claim.name, MergePatch({"status": {"providerID": bought.provider_id}}), subresource="status"
+    )
+
+
+def test_a_notice_deletes_the_claim_and_marks_the_offering():
+    async def tell(world: World):
+        claim = await launched(world)
+        world.ec2.queue.put("poison")
+        world.ec2.interrupt(claim.status.provider_id.rpartition("/")[2])
+        loop = interruptions(world)
+        await loop.poll(world.ec2.queue.url)
+        with pytest.raises(NotFound):
+            await world.kube.get(NodeClaim, claim.name)
+        types = await world.provider.instance_types(await world.pool())
+        name, zone = (
+            claim.metadata.labels["node.kubernetes.io/instance-type"],
+            claim.metadata.labels["topology.kubernetes.io/zone"],
+        )
+        offering = next(o for t in types if t.name == name for o in t.offerings if o.zone == zone and o.capacity_type == "spot")
+        assert not offering.available
+        assert "interrupted" in offering.unavailable_because
+        assert len(world.ec2.queue) == 0, "poison and handled messages are both deleted"
+        assert loop.received == {Kind.NONE: 1, Kind.SPOT: 1}
+
+    story(tell)
+
+
+def test_a_rebalance_recommendation_deletes_nothing():
+    async def tell(world: World):
+        claim = await launched(world)
+        world.ec2.queue.publish(
+            "EC2 Instance Rebalance Recommendation", {"instance-id": claim.status.provider_id.rpartition("/")[2]}
+        )
+        await interruptions(world).poll(world.ec2.queue.url)
+        assert (await world.kube.get(NodeClaim, claim.name)).metadata.deletion_timestamp is None
+
+    story(tell)

@@ -2,7 +2,7 @@
 
 One gzipped JSON file: shapes as DescribeInstanceTypes tells them, the zones that sell them, on-demand list prices, and the few
 figures that no AWS call tells. `tools/generate_catalogue.py` makes the embedded one; `refresh` writes the same format from a live
-account. Decision: docs/decisions/embedded-catalogue.md.
+account. Decision: docs/decisions/003-embedded-catalogue.md.
 """
 
 import gzip

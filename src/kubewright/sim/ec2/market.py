@@ -75,7 +75,7 @@ class Market:
         stray = 0.0
         if self.faults.spot_prices_move:
             stray = sum(chance(self._seed, "hour", kind, zone, hour - back) - 0.5 for back in range(3)) / 1.5
-        return round(min(listed, max(listed * 0.1, listed * middle * (1 + _SWING * stray))), 4)
+        return min(listed, round(max(listed * 0.1, listed * middle * (1 + _SWING * stray)), 4))
 
     def cost(self, pool: Pool, start: datetime, end: datetime) -> float:
         """USD for a machine from `start` to `end`; spot at each hour's own price."""

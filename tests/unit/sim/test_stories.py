@@ -85,6 +85,25 @@ def test_going_back_reuses_the_old_replica_set() -> None:
     play(story)
 
 
+def test_recreate_starts_the_new_only_after_the_last_of_the_old() -> None:
+    async def story(store: Store, _: PretendCluster) -> None:
+        await three_nodes(store)
+        store.create(workload("Deployment", strategy={"type": "Recreate"}))
+        await loop.until(lambda: len(ready(store)) == 3, within_s=10)
+        old = set(names(pods(store)))
+        body = {"spec": {"template": {"metadata": {"annotations": {"version": "2"}}}}}
+        store.patch("apps/v1", "Deployment", "default", "web", body)
+
+        def replaced() -> bool:
+            there = set(names(pods(store)))
+            assert not (there & old and there - old)
+            return len(ready(store)) == 3 and not there & old
+
+        await loop.until(replaced, within_s=30, every_s=0.05)
+
+    play(story)
+
+
 def test_scaling_down_takes_pods_that_never_started_first() -> None:
     async def story(store: Store, _: PretendCluster) -> None:
         store.create(node("n1", cpu="2"))

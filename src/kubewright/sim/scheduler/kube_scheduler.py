@@ -230,7 +230,8 @@ class KubeScheduler(Reconciler):
             return
         now = self.runtime.now()
         old = obj.get("status", {}).get("conditions") or ()
-        conditions = with_condition(old, "PodScheduled", "False", now, reason=reason, message=message)
+        seen = {"observedGeneration": obj["metadata"].get("generation", 0)}
+        conditions = with_condition(old, "PodScheduled", "False", now, reason=reason, message=message, **seen)
         try:
             self.store.patch("v1", "Pod", *pod.key, {"status": {"conditions": conditions}}, "status")
         except NotFound:

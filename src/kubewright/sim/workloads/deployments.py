@@ -40,13 +40,14 @@ class Deployments(Reconciler):
         if is_terminating(owner):
             self._status(owner, new, sets)
             return
-        if not owner["spec"].get("paused"):
+        held = _recreates(owner) and new is None and any(_replicas(s) or self._has_pods(s) for s in sets)
+        if not owner["spec"].get("paused") and not held:
             new = self._new_set(owner, new, sets)
         old = [s for s in sets if new is None or s["metadata"]["uid"] != new["metadata"]["uid"]]
         every = [*old, *([new] if new is not None else [])]
         if owner["spec"].get("paused") or self._was_scaled(owner, every):
             every = self._scale_all(owner, new, old)
-        elif owner["spec"].get("strategy", {}).get("type") == "Recreate":
+        elif _recreates(owner):
             every = self._recreate(owner, new, old)
         elif new is not None:
             every = self._roll(owner, new, old)
@@ -77,8 +78,8 @@ class Deployments(Reconciler):
         spec = owner["spec"]
         collisions = (owner.get("status") or {}).get("collisionCount", 0)
         digest = templates.template_hash(spec["template"], collisions)
-        if spec.get("strategy", {}).get("type") == "Recreate":
-            replicas = 0 if any(_replicas(s) or self._has_pods(s) for s in old) else _wanted(owner)
+        if _recreates(owner):
+            replicas = _wanted(owner)  # the old ones are gone by now
         else:
             limit = _limits(owner)
             replicas = rollout.new_replicas(limit, rollout.Shares("", 0, 0, 0), [_shares(s) for s in old])
@@ -133,7 +134,7 @@ class Deployments(Reconciler):
                 wanted[target["metadata"]["name"]] = _wanted(owner)
         elif new is not None and _is_saturated(owner, new):
             wanted |= {s["metadata"]["name"]: 0 for s in old}
-        elif owner["spec"].get("strategy", {}).get("type") != "Recreate":
+        elif not _recreates(owner):
             newest_first = [_shares(s) for s in reversed(every)]
             wanted = rollout.proportional(_limits(owner), newest_first)
         return [self._scale(owner, s, wanted[s["metadata"]["name"]]) for s in every]
@@ -284,6 +285,10 @@ def _wanted(owner: Item) -> int:
     return int(owner["spec"].get("replicas", 1))
 
 
+def _recreates(owner: Item) -> bool:
+    return bool((owner["spec"].get("strategy") or {}).get("type") == "Recreate")
+
+
 def _replicas(one: Item) -> int:
     return int(one["spec"].get("replicas", 1))
 
@@ -294,7 +299,7 @@ def _revision(one: Item) -> int:
 
 def _limits(owner: Item) -> rollout.Limits:
     rolling = (owner["spec"].get("strategy") or {}).get("rollingUpdate") or {}
-    if (owner["spec"].get("strategy") or {}).get("type") == "Recreate":
+    if _recreates(owner):
         return rollout.Limits(_wanted(owner), 0, 0)
     return rollout.limits(_wanted(owner), rolling.get("maxSurge", "25%"), rolling.get("maxUnavailable", "25%"))
 

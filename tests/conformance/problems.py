@@ -53,6 +53,8 @@ class _Maker:
         self.serial = 0
         count = rng.choice((1, 2, 3, 3, 4))
         self.wanted = set(rng.sample(FEATURES, count))
+        if "namespaces" in self.wanted:
+            self.wanted.add(rng.choice(("affinity", "anti-affinity")))
 
     def has(self, feature: str, chance: float = 0.6) -> bool:
         if feature in self.wanted and self.rng.random() < chance:
@@ -328,7 +330,7 @@ class _Maker:
     def pod_term(self, app: str) -> dict[str, Any]:
         target = app if self.rng.random() < 0.7 else self.rng.choice(APPS)
         term: dict[str, Any] = {"topologyKey": self.rng.choice((ZONE, HOST)), "labelSelector": {"matchLabels": {"app": target}}}
-        if self.has("namespaces"):
+        if self.has("namespaces", 0.8):
             term["namespaceSelector"] = self.rng.choice(({}, {"matchLabels": {"team": "two"}}))
         if self.rng.random() < 0.25:
             return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}

@@ -210,15 +210,17 @@ def _affinity(pod: J, terms: list[J], place: Place, places: list[Place], by_kind
     matching = [(p, o) for p in places for o in p.pods if o is not pod and all(_term_picks(t, pod, o, by_kind) for t in terms)]
     first = all(_term_picks(t, pod, pod, by_kind) for t in terms)
     standing = [(p, o) for p, o in matching if _key(o) not in p.new]
-    free = [(p, o) for p, o in matching if _key(o) in p.new and not _follows(o, by_kind)]
-    following = [(p, o) for p, o in matching if _key(o) in p.new and _follows(o, by_kind)]
     for term in terms:
         key = term["topologyKey"]
+        free = [(p, o) for p, o in matching if _key(o) in p.new and term not in _followed(o)]
+        following = [(p, o) for p, o in matching if _key(o) in p.new and term in _followed(o)]
         value = place.value(key)
         if value is None:
             yield f"affinity: {key} is not settled"
             continue
         if any(p.value(key) == value for p, _ in (*standing, *free)):
+            continue
+        if not first and any(p.value(key) == value for p, _ in following):
             continue
         # Nobody to follow here who does not follow himself: then this must be where the first of them could begin.
         settled = {p.value(key) for p, _ in (*standing, *free)}
@@ -227,11 +229,10 @@ def _affinity(pod: J, terms: list[J], place: Place, places: list[Place], by_kind
             yield f"affinity over {key}"
 
 
-def _follows(pod: J, by_kind: Mapping[str, list[J]]) -> bool:
-    """Whether the pod is bound to pods like itself."""
+def _followed(pod: J) -> list[J]:
     affinity = pod["spec"].get("affinity", {})
-    terms = affinity.get("podAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", [])
-    return bool(terms) and all(_term_picks(t, pod, pod, by_kind) for t in terms)
+    terms: list[J] = affinity.get("podAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", [])
+    return terms
 
 
 def _meets(term: J, one: Place, other: Place) -> bool:

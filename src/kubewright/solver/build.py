@@ -159,13 +159,14 @@ class Parts:
                         one.labels,
                         spec.topology_spread_constraints,
                         spec.affinity,
+                        one.spec.affinity,
                         spec.node_selector,
                         spec.tolerations,
                     )
                 )
                 terms = known.get(shape)
                 if terms is None:
-                    terms = known[shape] = self._terms(spec, one.namespace, one.labels, preferences=preferences)
+                    terms = known[shape] = self._terms(spec, one.spec, one.namespace, one.labels, preferences=preferences)
                 per_variant.append([(self._group(t, scheduled), t) for t in terms])
             owned[one.index] = per_variant
             inverse[one.index] = [
@@ -184,10 +185,12 @@ class Parts:
         if self.topology.groups:
             self._bind_rules(owned, inverse)
 
-    def _terms(self, spec: PodSpec, namespace: str, labels: Mapping[str, str], *, preferences: bool) -> list[Term]:
+    def _terms(
+        self, spec: PodSpec, written: PodSpec, namespace: str, labels: Mapping[str, str], *, preferences: bool
+    ) -> list[Term]:
         around = self.problem.surroundings
         return [
-            *spread_terms(spec, namespace, labels, preferences=preferences, aliases=self.aliases),
+            *spread_terms(spec, written, namespace, labels, preferences=preferences, aliases=self.aliases),
             *affinity_terms(spec, namespace, labels, around.namespaces, preferences=preferences, aliases=self.aliases),
         ]
 

@@ -17,7 +17,7 @@ from kubewright.scheduling.taints import untolerated
 from kubewright.solver.claims import OpenClaim, Reservations
 from kubewright.solver.classes import PodClass, Variant
 from kubewright.solver.nodes import NodeTable
-from kubewright.solver.refusals import no_domain, no_room, topology_refusal
+from kubewright.solver.refusals import no_domain, no_room, one_fits, topology_refusal
 from kubewright.solver.reporter import Reporter
 from kubewright.solver.templates import State, Template
 from kubewright.solver.topology import Allowed, Group, HostMasks, Rules, allowed, host_masks, host_room
@@ -344,6 +344,8 @@ class Engine:
             state = options[0] if options else narrowed
             if options or not narrowed.rows & within & template.fit.holding(one.requests):
                 refusal = no_room(template, state, one, within)
+                if affordable != template.columns.every and one_fits(template, state, one):
+                    refusal = Refusal(Because.LIMITS, template.name, "", "", {"limit": ",".join(sorted(template.remaining))})
             else:
                 refusal = no_domain(template, narrowed, rules, leeway.limits)
         assert refusal is not None

@@ -66,3 +66,9 @@ def no_room(template: Template, state: State, one: PodClass, within: int) -> Ref
     refusal = why_no_rows(state, within, rows)
     facts = {**refusal.facts, "requirements": text(state.requirements)}
     return Refusal(refusal.because, refusal.where, refusal.wanted, refusal.found, facts, refusal.curable)
+
+
+def one_fits(template: Template, state: State, one: PodClass) -> bool:
+    """Whether a new node could take one of the pods if the pool had no limits."""
+    rows = template.rows & state.rows & template.fit.holding(one.requests) & (template.free_of(one.ports) if one.ports else -1)
+    return bool(rows) and not state.unmet(rows)

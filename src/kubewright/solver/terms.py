@@ -111,12 +111,21 @@ class Deduction(msgspec.Struct, frozen=True):
 
 
 def spread_terms(
-    spec: PodSpec, namespace: str, labels: Labels, *, preferences: bool, aliases: Mapping[str, str]
+    spec: PodSpec,
+    written: PodSpec,
+    namespace: str,
+    labels: Labels,
+    *,
+    preferences: bool,
+    aliases: Mapping[str, str],
 ) -> Iterator[Term]:
-    """The pod's own spread constraints; those that would rather than must hold only with `preferences`."""
+    """The pod's own spread constraints; those that would rather than must hold only with `preferences`.
+
+    Which nodes count is up to the pod as `written`: kube-scheduler knows nothing of required terms that were given up here.
+    """
     if not spec.topology_spread_constraints:
         return
-    alternatives = _node_alternatives(spec, aliases)
+    alternatives = _node_alternatives(written, aliases)
     for c in spec.topology_spread_constraints:
         if c.when_unsatisfiable != "DoNotSchedule" and not preferences:
             continue

@@ -38,6 +38,7 @@ class Narrator:
         self._pending: Counter[str] = Counter()
         self._running: Counter[str] = Counter()
         self._ended: Counter[str] = Counter()
+        self._leaving: Counter[str] = Counter()
         self._told: set[tuple[str, str]] = set()
         self._claim_of: dict[str, str] = {}
         self.ran: dict[str, dict[str, int]] = {}
@@ -83,19 +84,19 @@ class Narrator:
         if after is None:
             return
         name = workload(after)
+        was, is_now = _phase(before), _phase(after)
         if _unschedulable(after) and not (before and _unschedulable(before)):
             self._pending[name] += 1
-        if after.get("status", {}).get("phase") == "Running" and not (
-            before and before.get("status", {}).get("phase") == "Running"
-        ):
+        if is_now == "Running" and was != "Running":
             self._running[name] += 1
             node = after["spec"].get("nodeName", "")
             here = self.ran.setdefault(self._claim_of.get(node, node), {})
             here[name] = here.get(name, 0) + 1
-        if after.get("status", {}).get("phase") in ("Succeeded", "Failed") and not (
-            before and before.get("status", {}).get("phase") in ("Succeeded", "Failed")
-        ):
+        leaving = _leaving(after)
+        if is_now in ("Succeeded", "Failed") and was != is_now and not leaving:
             self._ended[name] += 1
+        if leaving and was == "Running" and not (before and _leaving(before)):
+            self._leaving[name] += 1
 
     def _claim(self, before: Item | None, after: Item | None) -> None:
         if after is None:
@@ -109,7 +110,7 @@ class Narrator:
                 (r.get("values", ()) for r in after["spec"].get("requirements", ()) if r["key"] == labels.INSTANCE_TYPE), ()
             )
             asked = ", ".join(f"{requests[r]} {r}" for r in ("cpu", "memory", "pods") if r in requests)
-            self._lines.append(f"buying {name} for {asked}: any of {len(types)} types, {types[0] if types else 'any'} among them")
+            self._lines.append(f"buying {name} for {asked}: any of {len(types)} types")
             return
         if after.get("status", {}).get("providerID") and not before.get("status", {}).get("providerID"):
             self._lines.append(f"{name} is {self._machine(after)}")
@@ -170,6 +171,14 @@ def _unschedulable(pod: Mapping[str, Any]) -> bool:
     return any(
         c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in pod.get("status", {}).get("conditions", ())
     )
+
+
+def _phase(pod: Mapping[str, Any] | None) -> str:
+    return str(pod.get("status", {}).get("phase", "")) if pod else ""
+
+
+def _leaving(pod: Mapping[str, Any]) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _reason(claim: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from kubewright.sim.objects import Item, Key, key_of
 from kubewright.sim.view import View
 
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
+_LEAST_DELAY_S = 1e-6
 
 
 class Reconciler:
@@ -61,7 +62,9 @@ class Reconciler:
     def after(self, delay_s: float, key: Key) -> None:
         """Have `key` looked at again in `delay_s` at the latest; an earlier appointment stays."""
         loop = asyncio.get_running_loop()
-        when = loop.time() + max(0.0, delay_s)
+        # A timer may ring a rounding error early. Without a least delay, whoever then finds a billionth of a second left would be
+        # rung again in the same instant, for ever.
+        when = loop.time() + (max(delay_s, _LEAST_DELAY_S) if delay_s > 0 else 0.0)
         old = self._timers.get(key)
         if old is not None:
             if old.when() <= when:

@@ -143,8 +143,8 @@ class Sandbox:
 
     def price_of(self, provider_id: str) -> float:
         """USD per hour of a machine; 0 when nobody knows it."""
-        name = provider_id.rpartition("/")[2]
-        return next((b.usd_per_hour for b in self.ec2.costs() if b.instance_id == name), 0.0)
+        machine = self.ec2.machines.all.get(provider_id.rpartition("/")[2])
+        return (self.ec2.market.price(machine.pool, self.clock.now()) or 0.0) if machine else 0.0
 
     async def play(self, steps: Sequence[Step], narrator: Narrator, limit: timedelta) -> bool:
         """Carry out the steps in their time and go on until the cluster is quiet or `limit` has passed; whether it is quiet."""

@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kubewright.clock import Clock
 from kubewright.errors import ServerUnavailable
@@ -120,3 +122,33 @@ def test_a_view_that_lost_the_history_lists_again_and_tells_only_the_differences
         return sorted(told)
 
     assert loop.run(story()) == [("added", "d"), ("changed", "a"), ("gone", "b")]
+
+
+class Deadline(Reconciler):
+    """Asks to be called again until a moment has come, as whoever waits for a deadline does."""
+
+    def start(self) -> None:
+        self.moment = 0.0
+        self.calls = 0
+
+    def reconcile(self, key: Key) -> None:
+        self.calls += 1
+        left_s = self.moment - self.runtime.now_s()
+        if left_s > 0:
+            self.after(left_s, key)
+
+
+@given(st.floats(0.001, 1e6), st.floats(0.001, 1e6))
+def test_a_timer_that_rings_a_rounding_error_early_does_not_ring_for_ever(start: float, wait: float) -> None:
+    async def story() -> int:
+        runtime = Runtime(Store(Clock(loop.EPOCH)))
+        deadline = Deadline(runtime)
+        task = asyncio.create_task(runtime.run())
+        await loop.at(start)
+        deadline.moment = start + wait
+        deadline.enqueue(("", "x"))
+        await loop.at(start + wait + 1)
+        task.cancel()
+        return deadline.calls
+
+    assert loop.run(story()) <= 3

@@ -33,6 +33,8 @@ async def test_a_pod_on_a_node_stays_until_its_kubelet_lets_go(door: Door) -> No
     assert shorter.metadata.deletion_timestamp < held.metadata.deletion_timestamp
     await door.client.delete(Pod, "one", door.namespace, grace_period_s=40)
     assert (await door.client.get(Pod, "one", door.namespace)).metadata.deletion_grace_period_seconds == 10
+    await door.client.patch(Pod, "one", MergePatch({"metadata": {"labels": {"a": "b"}}}), door.namespace)
+    assert (await door.client.get(Pod, "one", door.namespace)).metadata.labels == {"a": "b"}, "a write is not the kubelet's leave"
     await door.client.delete(Pod, "one", door.namespace, grace_period_s=0)
     with pytest.raises(NotFound):
         await door.client.get(Pod, "one", door.namespace)

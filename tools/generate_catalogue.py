@@ -2,8 +2,8 @@
 
 Usage: python tools/generate_catalogue.py        (moto is a development dependency; nothing here is imported at run time)
 
-moto (Apache-2.0) records DescribeInstanceTypes of all regions; prices, pod ENIs and odd bandwidths are in tools/data, each file with
-its source and date.
+moto (Apache-2.0) records DescribeInstanceTypes of all regions; prices, pod ENIs and odd bandwidths are in tools/data, each
+file with its source and date.
 """
 
 import gzip
@@ -35,7 +35,7 @@ def main() -> None:
         region = file.name.removesuffix(".json.gz")
         regions[region] = offered(region, json.loads(gzip.decompress(file.read_bytes())), names)
     figures_of = catalogue.Catalogue(
-        source=f"shapes and zones: moto {metadata.version('moto')} (2026-11); prices: {rates['source']}, {rates['date']}; "
+        source=f"shapes and zones: moto {metadata.version('moto')}; prices: {rates['source']}, {rates['date']}; "
         f"pod ENIs and odd bandwidths: {branch['source']}, {branch['date']}",
         date=rates["date"],
         types=types,
@@ -52,9 +52,8 @@ def main() -> None:
     data = catalogue.dump(figures_of)
     TARGET.parent.mkdir(exist_ok=True)
     TARGET.write_bytes(data)
-    print(
-        f"{TARGET.name}: {len(types)} types, {len(regions)} regions, {len(figures_of.on_demand['us-east-1'])} prices, {len(data)} bytes"
-    )
+    prices = len(figures_of.on_demand[catalogue.PRICE_REGION])
+    print(f"{TARGET.name}: {len(types)} types, {len(regions)} regions, {prices} prices, {len(data)} bytes")
 
 
 def figures(name: str) -> dict[str, Any]:

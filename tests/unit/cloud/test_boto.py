@@ -1,4 +1,4 @@
-"""The boto3 adapter: every request fits AWS's own service models, every answer field exists there, and moto understands a launch."""
+"""The boto3 adapter: requests fit AWS's own service models, answer fields exist there, and moto understands a launch."""
 
 import asyncio
 import inspect
@@ -82,7 +82,7 @@ def check_fields(kind, shape, where):
 
 def stubbed(service: str) -> tuple[boto.BotoApi, Stubber]:
     session = boto3.session.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name="us-west-2")
-    real = boto.BotoApi(session)
+    real = boto.BotoApi("us-west-2", session=session)
     return real, Stubber(real._client(service))
 
 
@@ -115,18 +115,26 @@ def test_an_answer_becomes_ours():
 
 def test_no_answer_is_status_zero():
     session = boto3.session.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name="us-west-2")
-    real = boto.BotoApi(session, endpoint="http://127.0.0.1:9")
+    real = boto.BotoApi("us-west-2", session=session, endpoint="http://127.0.0.1:9")
     with pytest.raises(AwsError) as found:
         asyncio.run(real.describe_subnets(api.DescribeSubnets()))
     assert found.value.status == 0
 
 
-def test_without_a_region_it_says_where_to_set_one():
+def test_without_a_region_it_says_where_to_set_one(monkeypatch):
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setattr(boto, "_own_region", lambda: None)
+
     class Nowhere:
         region_name = None
 
     with pytest.raises(ConfigError, match="AWS_REGION"):
-        boto.region_of(Nowhere())
+        boto.region(Nowhere())
+
+
+def test_the_environment_names_the_region(monkeypatch):
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert boto.region() == "eu-north-1"
 
 
 def test_a_session_in_moto_understands_templates_and_fleets():
@@ -134,7 +142,7 @@ def test_a_session_in_moto_understands_templates_and_fleets():
     from moto import mock_aws
 
     async def tell() -> api.InstancesPage:
-        real = boto.BotoApi(boto3.session.Session(region_name="us-west-2"))
+        real = boto.BotoApi("us-west-2")
         subnets = [
             s async for page in retry.pages(real.describe_subnets, api.DescribeSubnets(max_results=500)) for s in page.subnets
         ]

@@ -1,3 +1,4 @@
+import contextlib
 import json
 
 import pytest
@@ -51,10 +52,8 @@ def test_messages_mean(body, notice):
     st.text(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5).map(json.dumps)
 )
 def test_poison_is_a_value_error_and_nothing_else(body):
-    try:
-        parse(body)
-    except ValueError as error:
-        assert "EventBridge" in str(error)
+    with contextlib.suppress(ValueError):
+        assert parse(body).kind is Kind.NONE
 
 
 def interruptions(world: World) -> Interruptions:

@@ -38,7 +38,8 @@ def test_al2023_golden():
         '--//\nContent-Type: text/x-shellscript; charset="us-ascii"\n\n#!/bin/bash\necho hi\n'
         "--//\nContent-Type: application/node.eks.aws\n\n# Karpenter Generated NodeConfig\n"
         "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nmetadata: {}\nspec:\n  cluster:\n"
-        "    apiServerEndpoint: https://eks.example.com\n    certificateAuthority: Q0E=\n    cidr: 10.100.0.0/16\n    name: sandbox\n"
+        "    apiServerEndpoint: https://eks.example.com\n    certificateAuthority: Q0E=\n"
+        "    cidr: 10.100.0.0/16\n    name: sandbox\n"
         "  containerd: {}\n  instance:\n    localStorage: {}\n  kubelet:\n    config:\n      clusterDNS:\n      - 10.100.0.10\n"
         "      maxPods: 29\n      registerWithTaints:\n      - effect: NoExecute\n        key: karpenter.sh/unregistered\n"
         "      - effect: NoSchedule\n        key: dedicated\n        value: batch\n    flags:\n"
@@ -111,7 +112,8 @@ def test_bottlerocket_never_loses_the_users_settings(settings):
 
 
 def test_bottlerocket_keeps_kubernetes_settings_it_does_not_know_and_lets_ours_win():
-    written = '[settings.kubernetes]\ncluster-name = "mine"\nbrand-new = 7\n[settings.kubernetes.node-labels]\nteam = "other"\nkept = "1"\n'
+    written = '[settings.kubernetes]\ncluster-name = "mine"\nbrand-new = 7\n'
+    written += '[settings.kubernetes.node-labels]\nteam = "other"\nkept = "1"\n'
     found = tomllib.loads(render("Bottlerocket", written, kubelet=Kubelet(image_gc_high_threshold_percent=80)))["settings"][
         "kubernetes"
     ]

@@ -6,6 +6,7 @@ boto3 is the extra `kubewright[aws]` and is imported when the first `BotoApi` is
 import asyncio
 import functools
 import importlib
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -33,12 +34,23 @@ def load() -> Any:
         raise ConfigError("AWS needs boto3, which is not installed: pip install 'kubewright[aws]'") from error
 
 
-def region_of(session: Any) -> str:
-    """Raises ConfigError: neither the configuration nor the environment names a region."""
-    found = session.region_name
+def region(session: Any = None) -> str:
+    """The region of the environment, of the configuration, or of the EC2 machine this runs on.
+
+    Raises:
+        ConfigError: none of them names one, or boto3 is missing.
+    """
+    found = os.environ.get("AWS_REGION") or (session or load().session.Session()).region_name or _own_region()
     if not found:
         raise ConfigError("no AWS region: set AWS_REGION, or region in ~/.aws/config")
     return str(found)
+
+
+def _own_region() -> str | None:
+    """From the instance metadata service, asked once for a second; None where there is none."""
+    fetcher = importlib.import_module("botocore.utils").InstanceMetadataRegionFetcher(timeout=1, num_attempts=1)
+    found: str | None = fetcher.retrieve_region()
+    return found
 
 
 def to_wire(request: msgspec.Struct) -> dict[str, Any]:
@@ -55,12 +67,12 @@ def from_wire(answer: Mapping[str, Any], kind: type[T]) -> T:
 class BotoApi:
     """`api.Ec2Api` against AWS. `endpoint` is for tests: every service is then asked there."""
 
-    def __init__(self, session: Any = None, *, region: str = "", endpoint: str | None = None) -> None:
+    def __init__(self, region: str, *, session: Any = None, endpoint: str | None = None) -> None:
         boto3 = load()
         config, exceptions = importlib.import_module("botocore.config"), importlib.import_module("botocore.exceptions")
 
-        self._session = session or boto3.session.Session(region_name=region or None)
-        self.region = region or region_of(self._session)
+        self._session = session or boto3.session.Session(region_name=region)
+        self.region = region
         self._endpoint = endpoint
         self._config = config.Config(
             connect_timeout=CONNECT_S,

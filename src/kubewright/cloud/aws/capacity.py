@@ -82,7 +82,7 @@ def ephemeral_storage(info: InstanceTypeInfo, node_class: EC2NodeClass) -> int:
 
 
 def pods(info: InstanceTypeInfo, node_class: EC2NodeClass, sizing: Sizing) -> int:
-    """maxPods as the kubelet will be told."""
+    """The maxPods that the kubelet is told."""
     kubelet, family = node_class.spec.kubelet or Kubelet(), family_of(node_class)
     if kubelet.max_pods is not None:
         count = kubelet.max_pods

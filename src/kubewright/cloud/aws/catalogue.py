@@ -165,8 +165,9 @@ async def refresh(ec2: api.Ec2Api, region: str, today: str, base: Catalogue | No
     prices = await on_demand_prices(ec2, region)
     if not types or not offered.zones or not prices:
         raise ConfigError(
-            f"region {region}: {len(types)} types, {len(offered.zones)} zones, {len(prices)} prices were answered; "
-            "check the region and that the role may call ec2:DescribeInstanceTypes, DescribeInstanceTypeOfferings and pricing:GetProducts"
+            f"region {region}: {len(types)} types, {len(offered.zones)} zones, {len(prices)} prices were answered; check the "
+            "region and that the role may call ec2:DescribeInstanceTypes, ec2:DescribeInstanceTypeOfferings "
+            "and pricing:GetProducts"
         )
     names = {t.instance_type for t in types}
     return dump(

@@ -24,8 +24,8 @@ def orphans(
 ) -> list[api.Ec2Instance]:
     """Machines to end: old enough, not going already, and no NodeClaim has their id, or is about to have it.
 
-    `known` are provider ids in NodeClaims' status, `unwritten` the UIDs of NodeClaims that have no provider id yet: such a claim finds
-    its machine again by tag, so the machine is not an orphan.
+    `known` are provider ids in NodeClaims' status, `unwritten` the UIDs of NodeClaims that have no provider id yet: such a claim
+    finds its machine again by tag, so the machine is not an orphan.
     """
     return [
         i

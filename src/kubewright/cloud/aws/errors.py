@@ -96,7 +96,7 @@ def is_throttling(error: AwsError) -> bool:
 
 
 def is_retryable(error: AwsError) -> bool:
-    """Throttled, the server's fault, or no answer: the same call may be repeated (writes carry a client token or are idempotent)."""
+    """Throttled, the server's fault, or no answer: the same call may be repeated: writes carry a token or are idempotent."""
     return error.code in THROTTLING or error.status == 0 or error.status >= 500
 
 

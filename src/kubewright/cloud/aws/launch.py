@@ -97,7 +97,7 @@ def buyable(wanted: Mapping[str, Requirement], requests: Resources, types: Seque
 
 
 def allows(wanted: Mapping[str, Requirement], offered: Mapping[str, Requirement]) -> bool:
-    """`requirements.conflict(wanted, offered) is None`, for an offered side that lists few values and a wanted one that may list many."""
+    """`requirements.conflict(wanted, offered) is None`, quick where the offered side lists few values and the wanted one many."""
     for key, want in wanted.items():
         has = offered.get(key)
         if has is None:

@@ -1,4 +1,4 @@
-"""The EC2NodeClass controller: what a NodeClass selects, written into its status with the conditions that say whether it may be used.
+"""The EC2NodeClass controller: what a class selects, written into its status with the conditions that say if it may be used.
 
 Source: spec/aws 1.3, 1.4, 1.5. Not done: the dry runs of a launch; what the provider cannot serve yet is refused by name.
 """
@@ -116,7 +116,7 @@ class NodeClasses:
         again = []
         for step in (self._amis, self._placement, self._subnets, self._groups, self._profile):
             try:
-                status, verdict, delay = await step(node_class, now)
+                status, verdict, delay = await step(node_class)
             except AwsError as error:
                 failures.append(error)
                 continue
@@ -176,10 +176,10 @@ class NodeClasses:
         )
         return replace(node_class, status=replace(node_class.status, conditions=found))
 
-    async def _amis(self, node_class: EC2NodeClass, now: datetime) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
+    async def _amis(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
         version = (await self._cluster()).version if any(t.alias for t in node_class.spec.ami_selector_terms) else ""
         try:
-            found = await amis.resolve(self._ec2, node_class, version, now)
+            found = await amis.resolve(self._ec2, node_class, version, self._clock.now())
         except amis.AliasUnsupported as error:
             return (
                 replace(node_class.status, amis=()),
@@ -192,11 +192,11 @@ class NodeClasses:
             return status, Verdict("AMIsReady", conditions.FALSE, "AMINotFound", text), SOON
         return status, Verdict("AMIsReady", conditions.TRUE), LATER
 
-    async def _placement(self, node_class: EC2NodeClass, now: datetime) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
+    async def _placement(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
         # A selector is refused by `unsupported`; without one there is nothing to resolve.
         return node_class.status, Verdict("PlacementGroupReady", conditions.TRUE), LATER
 
-    async def _subnets(self, node_class: EC2NodeClass, now: datetime) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
+    async def _subnets(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
         found = await selectors.subnets(self._ec2, node_class.spec.subnet_selector_terms)
         listed = tuple(Subnet(id=s.subnet_id, zone=s.availability_zone, zone_id=s.availability_zone_id) for s in found)
         status = replace(node_class.status, subnets=listed)
@@ -205,7 +205,7 @@ class NodeClasses:
             return status, Verdict("SubnetsReady", conditions.FALSE, "SubnetsNotFound", text), SOON
         return status, Verdict("SubnetsReady", conditions.TRUE), SOON
 
-    async def _groups(self, node_class: EC2NodeClass, now: datetime) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
+    async def _groups(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
         found = await selectors.security_groups(self._ec2, node_class.spec.security_group_selector_terms)
         status = replace(node_class.status, security_groups=tuple(SecurityGroup(id=g.group_id, name=g.group_name) for g in found))
         if not found:
@@ -213,7 +213,7 @@ class NodeClasses:
             return status, Verdict("SecurityGroupsReady", conditions.FALSE, "SecurityGroupsNotFound", text), SOON
         return status, Verdict("SecurityGroupsReady", conditions.TRUE), LATER
 
-    async def _profile(self, node_class: EC2NodeClass, now: datetime) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
+    async def _profile(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
         spec = node_class.spec
         if spec.instance_profile:
             name = spec.instance_profile

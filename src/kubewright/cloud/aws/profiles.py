@@ -1,7 +1,7 @@
 """Instance profiles for NodeClasses that name a role. Source: spec/aws 3.
 
-Different from the reference on purpose: the name follows from cluster, NodeClass and role instead of chance, so that a crash between
-creating a profile and writing the status leaves nothing behind.
+Different from the reference on purpose: the name follows from cluster, NodeClass and role instead of chance, so that a crash
+between creating a profile and writing the status leaves nothing behind.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ def path(region: str, cluster: str, uid: str) -> str:
 
 
 def name_of(cluster: str, region: str, node_class: EC2NodeClass) -> str:
-    text = "\n".join((region, node_class.metadata.uid, node_class.spec.role))
+    text = f"{region}\n{node_class.metadata.uid}\n{node_class.spec.role}"
     return f"{cluster}_{int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], 'big')}"[:128]
 
 

@@ -23,7 +23,7 @@ FIRST_DELAY = timedelta(milliseconds=200)
 
 
 async def pages(do: Callable[[Q], Awaitable[P]], request: Q) -> AsyncIterator[P]:
-    """Every page of `request`, each repeated as `call` does. An error in the middle is raised: a part never passes for the whole."""
+    """Every page of `request`, each repeated as `call` does. An error is raised: a part never passes for the whole."""
     while True:
         page = await call(do, request)
         yield page

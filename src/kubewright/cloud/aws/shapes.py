@@ -101,7 +101,7 @@ def requirements(
 
 
 def kebab(text: str) -> str:
-    """ "RTX PRO 4500" → "rtx-pro-4500"."""
+    """As Karpenter writes names into labels: "RTX PRO 4500" is rtx-pro-4500."""
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
 
 

@@ -1,4 +1,4 @@
-"""Launch templates: named by what they say, made when first needed, removed some time after the last use. Source: spec/aws 7.6."""
+"""Launch templates: named by what they say, made when first needed, removed after the last use. Source: spec/aws 7.6."""
 
 import hashlib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ KEEP = timedelta(minutes=5)
 def data(
     node_class: EC2NodeClass, *, image_id: str, user_data: str, capacity_type: str, found: Mapping[str, str]
 ) -> api.LaunchTemplateData:
-    """What a machine of the NodeClass is made of; `user_data` is base64, `found` the tags of network interfaces and spot requests."""
+    """What a machine of the NodeClass is made of; `user_data` is base64, `found` the tags of what it makes."""
     spec, options = node_class.spec, node_class.spec.metadata_options
     kinds = ("network-interface", *(("spot-instances-request",) if capacity_type == "spot" else ()))
     return api.LaunchTemplateData(

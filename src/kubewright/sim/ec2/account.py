@@ -1,4 +1,4 @@
-"""What an account holds that does not run: subnets, security groups, images, parameters, launch templates, profiles, a cluster."""
+"""What an account holds that does not run: subnets, security groups, images, launch templates, profiles, a cluster."""
 
 import base64
 import fnmatch

@@ -50,7 +50,7 @@ def _settings(user_data: str) -> tuple[dict[str, str], tuple[Taint, ...], int | 
 
 
 def _nodeadm(text: str) -> tuple[dict[str, str], tuple[Taint, ...], int | None]:
-    """nodeadm merges its documents in order; the last one has our flags and taints."""
+    """Of several documents, which nodeadm merges in order, the last one has our flags and taints."""
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     pods: int | None = None

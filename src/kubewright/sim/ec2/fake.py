@@ -27,8 +27,8 @@ WriteHook = Callable[[str, str], None]
 class FakeEc2:
     """`cloud.aws.api.Ec2Api` in memory, deterministic by `seed`, in the time of the running loop.
 
-    It sells `known` (the embedded catalogue) in the first `zones` zones of `region`, and holds one cluster with its subnets, security
-    group, images and interruption queue, tagged `karpenter.sh/discovery: <cluster>`.
+    It sells `known` (the embedded catalogue) in the first `zones` zones of `region`, and holds one cluster with its subnets,
+    security group, images and interruption queue, tagged `karpenter.sh/discovery: <cluster>`.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class FakeEc2:
             text = f"The following supplied instance types do not exist: [{', '.join(unknown)}]"
             raise AwsError("DescribeInstanceTypes", "InvalidInstanceType", text)
         if request.max_results > 100:
-            text = f"Value ( {request.max_results} ) for parameter maxResults is invalid. Expecting a value less than or equal to 100."
+            text = f"Value ( {request.max_results} ) for parameter maxResults is invalid. Expecting a value of at most 100."
             raise AwsError("DescribeInstanceTypes", "InvalidParameterValue", text)
         names = request.instance_types or tuple(self.market.offered.sold)
         found = [self._infos[n] for n in names if n in self._infos]

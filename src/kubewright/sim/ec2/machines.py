@@ -206,7 +206,7 @@ class Machines:
             code = "MaxSpotInstanceCountExceeded" if market == "spot" else "VcpuLimitExceeded"
             return code, "You have requested more vCPU capacity than your current vCPU limit allows"
         if subnet.available_ip_address_count < 1:
-            text = f"There are not enough free addresses in subnet '{subnet.subnet_id}' to satisfy the requested number of instances."
+            text = f"There are not enough free addresses in subnet '{subnet.subnet_id}' for the requested instances."
             return errors.SUBNET_FULL, text
         if not self._market.has_capacity((kind, zone, market)):
             text = f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone})."

@@ -18,12 +18,14 @@ from kubewright.lifecycle.effects import Count, Delete, Effect, Evict, Publish, 
 
 T = TypeVar("T", bound=Object)
 Counter = Callable[[str, Mapping[str, str], int], None]
+Measure = Callable[[str, float, Mapping[str, str]], None]
 
 
 class Actor:
-    """Hands for effects; `count` takes what counters hear."""
+    """Hands for effects; `count` takes what counters hear, `measure` what gauges show."""
 
-    def __init__(self, client: KubeClient, recorder: Recorder, count: Counter) -> None:
+    def __init__(self, client: KubeClient, recorder: Recorder, count: Counter, measure: Measure) -> None:
+        self.measure = measure
         self._client = client
         self._recorder = recorder
         self._count = count

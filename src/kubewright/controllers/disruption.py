@@ -12,6 +12,7 @@ from kubewright.api import labels
 from kubewright.api.karpenter import NodeClaim
 from kubewright.controllers.context import Context
 from kubewright.disruption import emptiness, marking
+from kubewright.disruption.budgets import Usage
 from kubewright.disruption.candidates import Candidate
 from kubewright.disruption.commands import Command
 from kubewright.errors import Conflict, NotFound
@@ -26,6 +27,7 @@ UNSYNCED_POLL = timedelta(seconds=1)
 VALIDATION_DELAY = timedelta(seconds=15)
 """How long a command is thought over before it is begun: pods that were about to come, come. Source: spec/disruption 3.10."""
 POOL_BUDGET_WINDOW = timedelta(minutes=1)
+NO_USAGE = Usage()
 
 
 class Disruption:
@@ -57,7 +59,9 @@ class Disruption:
         snapshot = self._on.mirror.snapshot(now)
         await self._clean_up(snapshot)
         found = emptiness.find(snapshot)
-        await self._tell_budgets(found, snapshot)
+        self._measure(found)
+        self._tell_blocked(found)
+        self._tell_budgets(found, snapshot)
         if found.command is None:
             return POLL
         self._pending = found.command
@@ -137,7 +141,26 @@ class Disruption:
             if state.is_initialized(known):
                 await self._on.actor.update(known.claim, claims.without_condition(known.claim, claims.DISRUPTION_REASON))
 
-    async def _tell_budgets(self, found: emptiness.Found, snapshot: Snapshot) -> None:
+    def _measure(self, found: emptiness.Found) -> None:
+        measure, reason = self._on.actor.measure, found.budgets.reason
+        measure("voluntary_disruption_eligible_nodes", found.eligible, {"reason": reason.metric})
+        for name, allowed in found.budgets.allowed.items():
+            labelled = {"nodepool": name, "reason": reason.value}
+            measure("nodepools_allowed_disruptions", allowed, labelled)
+            measure("nodepools_nodes_consuming_budgets", found.budgets.used.get(name, NO_USAGE).disrupting, labelled)
+
+    def _tell_blocked(self, found: emptiness.Found) -> None:
+        """Why a node stays, on it and on its NodeClaim; the recorder keeps repeats away."""
+        for blocked in found.blocked:
+            if blocked.tell:
+                for about in (blocked.known.node, blocked.known.claim):
+                    if about is not None:
+                        told = Publish(
+                            about, EventKind.NORMAL, "DisruptionBlocked", blocked.why, (about.metadata.uid, blocked.why)
+                        )
+                        self._on.actor.publish(told)
+
+    def _tell_budgets(self, found: emptiness.Found, snapshot: Snapshot) -> None:
         for name, problem in sorted(found.budgets.problems.items()):
             self._log.error(
                 "a disruption budget cannot be read; nothing is disrupted in its NodePool", nodepool=name, error=problem

@@ -6,7 +6,7 @@ The rules are in `lifecycle.pools`. Source: spec/scheduling 10.2.
 from datetime import timedelta
 
 from kubewright.api import hash as pool_hash
-from kubewright.api import validation
+from kubewright.api import quantity, validation
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.api.meta import Object
 from kubewright.controllers.context import Context
@@ -79,7 +79,10 @@ class PoolCounter:
 
     async def count(self) -> timedelta:
         now = self._on.clock.now()
-        if self._on.mirror.unlaunched(now):
+        waiting = self._on.mirror.unlaunched(now)
+        self._on.actor.measure("cluster_state_synced", 0 if waiting else 1, {})
+        self._on.actor.measure("cluster_state_node_count", len(self._on.mirror.snapshot(now).nodes), {})
+        if waiting:
             return timedelta(seconds=1)
         held: dict[str, list[dict[str, int]]] = {}
         for known in self._on.mirror.snapshot(now).nodes:
@@ -88,8 +91,16 @@ class PoolCounter:
         for name in sorted(self._on.mirror.node_pools.objects):
             pool = self._on.mirror.node_pools.objects[name]
             if self._on.mirror.is_managed(pool.spec.template.spec.node_class_ref):
-                await self._write(pool, pools.counted(pool, held.get(name, ())))
+                after = pools.counted(pool, held.get(name, ()))
+                self._measure(after)
+                await self._write(pool, after)
         return COUNT_EVERY
+
+    def _measure(self, pool: NodePool) -> None:
+        for metric, amounts in (("nodepools_usage", pool.status.resources), ("nodepools_limit", pool.spec.limits or {})):
+            for name, text in amounts.items():
+                labelled = {"nodepool": pool.name, "resource_type": name}
+                self._on.actor.measure(metric, quantity.parse(text) / quantity.ONE, labelled)
 
     async def _write(self, pool: NodePool, after: NodePool) -> None:
         try:

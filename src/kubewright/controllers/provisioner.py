@@ -95,6 +95,7 @@ class Provisioner:
             return Plan()
         problem = self._in_flight.held(problem, slow)
         waiting = {pod.key: pod for pod in snapshot.pods}
+        self._on.actor.measure("scheduler_ignored_pods_count", len(ignored), {})
         await self._tell_failures(waiting, ignored)
         if not problem.pods:
             self._trigger_later(bool(ignored))
@@ -102,6 +103,7 @@ class Provisioner:
         # In a thread, so that leases and watches go on; a virtual loop runs it inline.
         plan = await asyncio.to_thread(self._decide, problem)
         self.last_plan = plan
+        self._on.actor.measure("scheduler_unschedulable_pods_count", len(plan.unplaced), {"controller": "provisioner"})
         await self._tell_failures(waiting, plan.unplaced)
         await self._nominate(plan, waiting)
         async with asyncio.TaskGroup() as tasks:

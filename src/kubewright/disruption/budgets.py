@@ -88,6 +88,7 @@ class Budgets(msgspec.Struct, frozen=True):
     allowed: Mapping[str, int] = {}
     """Before what is already going is taken off."""
     left: Mapping[str, int] = {}
+    used: Mapping[str, Usage] = {}
     problems: Mapping[str, str] = {}
     """Pools whose budgets cannot be read, and why."""
 
@@ -105,4 +106,4 @@ def remaining(pools: Iterable[NodePool], used: Mapping[str, Usage], reason: Reas
             limits[pool.name] = 0
             problems[pool.name] = str(error)
         left[pool.name] = max(limits[pool.name] - now_used.disrupting, 0)
-    return Budgets(reason, limits, left, problems)
+    return Budgets(reason, limits, left, dict(used), problems)

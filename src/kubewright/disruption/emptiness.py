@@ -10,7 +10,7 @@ import msgspec
 from kubewright.api import duration
 from kubewright.disruption import budgets
 from kubewright.disruption.budgets import Budgets
-from kubewright.disruption.candidates import Candidate, candidates
+from kubewright.disruption.candidates import Blocked, Candidate, candidates
 from kubewright.disruption.commands import Command
 from kubewright.disruption.reasons import Class, Reason
 from kubewright.lifecycle import claims
@@ -28,6 +28,8 @@ class Found(msgspec.Struct, frozen=True):
     held: tuple[Candidate, ...] = ()
     """Candidates that only a budget holds back."""
     budgets: Budgets = Budgets(REASON)
+    blocked: tuple[Blocked, ...] = ()
+    """Nodes that no method may touch now."""
 
 
 def should_disrupt(candidate: Candidate) -> bool:
@@ -42,11 +44,12 @@ def should_disrupt(candidate: Candidate) -> bool:
 
 def find(snapshot: Snapshot, queued: Collection[str] = ()) -> Found:
     """One command for all empty nodes the budgets let go."""
-    wanted = [c for c in candidates(snapshot, CLASS, queued).found if should_disrupt(c)]
+    judged = candidates(snapshot, CLASS, queued)
+    wanted = [c for c in judged.found if should_disrupt(c)]
     left = budgets.remaining((p.node_pool for p in snapshot.pools), budgets.usage(snapshot.nodes), REASON, snapshot.now)
     admitted, held = admit(wanted, left)
     command = Command(REASON, admitted, snapshot.now, TYPE) if admitted else None
-    return Found(command, len(wanted), held, left)
+    return Found(command, len(wanted), held, left, judged.blocked)
 
 
 def admit(wanted: Sequence[Candidate], left: Budgets) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:

@@ -59,7 +59,8 @@ class Operator:
         self._provider = provider
         self._clock = clock
         self._log = structlog.get_logger("kubewright.operator")
-        self.context = Context(client, provider, self.mirror, Actor(client, self._recorder, self._count), clock, settings)
+        actor = Actor(client, self._recorder, self._count, self._measure)
+        self.context = Context(client, provider, self.mirror, actor, clock, settings)
         evictions = EvictionQueue(self.context)
         solver = deciding.Solver(settings, provider)
         self.provisioner = Provisioner(self.context, decide or solver.decide, ask or solver.ask, say or solver.say)
@@ -127,6 +128,9 @@ class Operator:
             if len(group.exceptions) == 1 and isinstance(group.exceptions[0], KubewrightError):
                 raise group.exceptions[0] from None
             raise
+
+    def _measure(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        self.registry.set(f"karpenter_{name}", value, **labels)
 
     def _count(self, name: str, labels: Mapping[str, str], amount: int) -> None:
         self.registry.inc(f"karpenter_{name}", amount, **labels)

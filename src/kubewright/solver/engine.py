@@ -291,7 +291,7 @@ class Engine:
         for claim in self.claims:
             for key in sorted({group.term.key for group, _ in claim.uncounted}):
                 groups = [(g, n) for g, n in claim.uncounted if g.term.key == key]
-                pins = [p for p in claim.state.pins(key) if p.state.rows & claim.rows]
+                pins = [p for p in claim.state.pins(key) if _holds_all(claim, p.state)]
                 if not pins:
                     continue
                 best = min(pins, key=lambda p: (sum(g.counts.get(p.value, 0) for g, _ in groups), p.price, p.value))
@@ -390,6 +390,15 @@ class Engine:
         self._settle_on_claim(progress, claim, state, rows, pods)
         template.reserve(rows)
         return pods
+
+
+def _holds_all(claim: OpenClaim, state: State) -> bool:
+    """Whether the claim could be fixed to `state` and still keep what it was promised: types, minValues, reservations."""
+    rows = claim.rows & state.rows
+    if not rows or (state.unmet(rows) and not claim.min_values_relaxed):
+        return False
+    kinds = state.template.columns.kinds
+    return not claim.held or any(kinds[k].reservation in claim.held and kinds[k].rows & rows for k in state.kinds)
 
 
 def _count_late(claim: OpenClaim, state: State) -> None:

@@ -143,10 +143,15 @@ def allowed(rules: Iterable[Rule]) -> Allowed:
 
 
 def _balanced(rule: Rule) -> dict[str, int]:
+    """Values within the skew of the emptiest that the pod, as written, may count on: any required term of it will do.
+
+    As kube-scheduler; the reference looks at the first required term only.
+    """
     term = rule.group.term
     known = rule.group.counts
-    if rule.domains is not None:
-        known = {d: n for d, n in known.items() if rule.domains.has(d)}
+    asked = [a.get(term.key) for a in term.filter.alternatives]
+    if asked and all(a is not None for a in asked):
+        known = {d: n for d, n in known.items() if any(a is not None and a.has(d) for a in asked)}
     if not known:
         return {}
     least = 0 if len(known) < term.min_domains else min(known.values())

@@ -20,6 +20,7 @@ What is measured, by asking the API server every 50 ms:
 - ready: from the creation of the Deployment until it counts all its replicas ready;
 - gone: from scaling it to 0 until there is no NodeClaim and no Node any more. In both, 15 s of this are the wait between finding
   a node empty and finding it so again, which is the reference's rule;
+- cpu: processor time of the operator from the creation of the Deployment to ready, which other work on the machine hardly moves;
 - nodes, and what they cost an hour at the catalogue's prices.
 
 The side "plane" shows what of this is neither's: the same Deployment on as many and as large nodes as kubewright bought, Ready
@@ -59,6 +60,8 @@ class Run(NamedTuple):
     ready_s: float
     gone_s: float | None
     """None for the plane, whose nodes nobody removes."""
+    cpu_s: float | None
+    """Processor time of the operator from start to ready; None for the plane."""
     nodes: int
     usd_per_hour: float
     types: Mapping[str, int]
@@ -121,7 +124,9 @@ def one(side: str, market: Market, pods: int, log: Path | None) -> tuple[Run, Se
         try:
             until(lambda: is_pool_ready(plane), "the NodePool to be ready")
             time.sleep(1)  # what starting up has left to do is not what is measured
+            before_s = cpu_s(process().pid)
             ready_s = scale_up(plane, pods)
+            used_s = cpu_s(process().pid) - before_s
             nodes = plane.get("/api/v1/nodes")["items"]
             start = time.monotonic()
             plane.request(
@@ -133,7 +138,7 @@ def one(side: str, market: Market, pods: int, log: Path | None) -> tuple[Run, Se
             if log:
                 log.parent.mkdir(parents=True, exist_ok=True)
                 log.write_bytes(process().log.read_bytes())
-    return Run(side, ready_s, gone_s, len(nodes), cost(nodes, market), kinds(nodes)), nodes
+    return Run(side, ready_s, gone_s, used_s, len(nodes), cost(nodes, market), kinds(nodes)), nodes
 
 
 def alone(bought: Sequence[Any], market: Market, pods: int) -> Run:
@@ -149,7 +154,7 @@ def alone(bought: Sequence[Any], market: Market, pods: int) -> Run:
             plane.create("/api/v1/nodes", {"metadata": metadata, "status": status})
         until(lambda: all(map(is_node_ready, plane.get("/api/v1/nodes")["items"])), "the nodes to be ready")
         time.sleep(1)
-        return Run("plane", scale_up(plane, pods), None, len(bought), cost(bought, market), kinds(bought))
+        return Run("plane", scale_up(plane, pods), None, None, len(bought), cost(bought, market), kinds(bought))
 
 
 @contextmanager
@@ -209,6 +214,12 @@ def is_empty(plane: Plane) -> bool:
     return not plane.get(kubewright.NODECLAIMS)["items"] and not plane.get("/api/v1/nodes")["items"]
 
 
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def until(ask: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + PATIENCE_S
     while not ask():
@@ -234,7 +245,7 @@ def median(runs: Sequence[Run], side: str, field: str) -> float:
 
 def table(runs: Sequence[Run], sides: Sequence[str], pods: int) -> str:
     """Medians, with the runs they are of, as Markdown."""
-    rows = [("", "all Ready (s)", "runs", "all gone (s)", "runs", "nodes", "$/h", "bought")]
+    rows = [("", "all Ready (s)", "runs", "all gone (s)", "runs", "cpu (s)", "nodes", "$/h", "bought")]
     for side in sides:
         mine = [run for run in runs if run.side == side]
         gone = [f"{run.gone_s:.2f}" for run in mine if run.gone_s is not None]
@@ -246,6 +257,7 @@ def table(runs: Sequence[Run], sides: Sequence[str], pods: int) -> str:
                 " ".join(f"{run.ready_s:.2f}" for run in mine),
                 f"{median(runs, side, 'gone_s'):.2f}" if gone else "",
                 " ".join(gone),
+                f"{median(runs, side, 'cpu_s'):.2f}" if gone else "",
                 f"{median(runs, side, 'nodes'):g}",
                 f"{median(runs, side, 'usd_per_hour'):.3f}",
                 ", ".join(f"{count} {kind}" for kind, count in last.types.items()),
@@ -261,7 +273,7 @@ def table(runs: Sequence[Run], sides: Sequence[str], pods: int) -> str:
 
 
 def report(runs: Sequence[Run], sides: Sequence[str], asked: argparse.Namespace) -> dict[str, Any]:
-    fields = ("ready_s", "gone_s", "nodes", "usd_per_hour")
+    fields = ("ready_s", "gone_s", "cpu_s", "nodes", "usd_per_hour")
     return {
         "benchmark": "provision",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -270,7 +282,9 @@ def report(runs: Sequence[Run], sides: Sequence[str], asked: argparse.Namespace)
         "capacity_type": asked.capacity_type,
         "types": asked.types,
         "medians": {
-            side: {field: None if side == "plane" and field == "gone_s" else median(runs, side, field) for field in fields}
+            side: {
+                field: None if side == "plane" and field in ("gone_s", "cpu_s") else median(runs, side, field) for field in fields
+            }
             for side in sides
         },
         "runs": [run._asdict() for run in runs],

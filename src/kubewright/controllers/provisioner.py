@@ -48,6 +48,7 @@ class Provisioner:
         self._say = say
         self._batcher = Batcher(context.settings.batch_idle_duration, context.settings.batch_max_duration)
         self._claims_changed = asyncio.Event()
+        self._usable = asyncio.Event()
         self._in_flight = InFlight()
         self._again: asyncio.TimerHandle | None = None
         self._nominations = TokenBucket(NOMINATED_PER_S, NOMINATED_BURST)
@@ -60,6 +61,18 @@ class Provisioner:
 
     async def run(self) -> None:
         """Batch, wait until every machine under way is known, pass; until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_warm(), name="instance types")
+            await self._provision_forever()
+
+    async def _keep_warm(self) -> None:
+        """Ask for instance types as soon as a NodePool becomes usable: the first answer takes long and pods would wait."""
+        while True:
+            await self._usable.wait()
+            self._usable.clear()
+            await self._on.mirror.refresh_pools()
+
+    async def _provision_forever(self) -> None:
         failures = 0
         try:
             while True:
@@ -243,5 +256,8 @@ class Provisioner:
     def _pool_changed(self, old: NodePool | None, new: NodePool | None) -> None:
         """A NodePool that has become usable is what pods may have waited for."""
         was = old is not None and pools.is_ready(old)
-        if new is not None and not was and pools.is_ready(new) and self._is_wanted():
+        if new is None or was or not pools.is_ready(new):
+            return
+        self._usable.set()
+        if self._is_wanted():
             self._batcher.trigger(new.metadata.uid)

@@ -29,7 +29,7 @@ from kubewright.api.karpenter import NodeClaim, NodeClassReference, NodePool
 from kubewright.api.meta import Condition, Object, find_condition
 from kubewright.clock import Clock
 from kubewright.cloud.provider import CloudProvider, node_class_types
-from kubewright.errors import CloudError
+from kubewright.errors import KubewrightError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.informer import Informer
 from kubewright.lifecycle import nodes, pods, state
@@ -178,7 +178,7 @@ class Mirror:
                 continue
             try:
                 found.append(Pool(pool, await self._provider.instance_types(pool)))
-            except CloudError as error:
+            except KubewrightError as error:  # one pool that cannot be asked about must not hold up the others
                 found.append(Pool(pool, problem=str(error)))
         self._pools = tuple(found)
         return self._pools

@@ -46,7 +46,7 @@ _EPOCH = datetime.min.replace(tzinfo=UTC)
 class Parts:
     """Everything a pass works on."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, lenient: bool = False) -> None:
         settings = problem.settings
         self.problem = problem
         self.aliases = {**names.ALIASES, **settings.label_aliases}
@@ -63,7 +63,7 @@ class Parts:
         self.templates, self.without_types = self._templates()
         self.table = self._nodes()
         self.classes = self._classes()
-        self.topology = Topology(Universe(self.templates).get)
+        self.topology = Topology(Universe(self.templates).get, lenient=lenient)
         self._bound: list[tuple[str, Mapping[str, str], list[tuple[int, int]], dict[str, int]]] | None = None
         self._add_topology()
 
@@ -249,6 +249,7 @@ class Parts:
             for domain, nodes in self.table.values(term.key).items():
                 if nodes & target.nodes_passing:
                     target.counts.setdefault(domain, 0)
+                    target.present.add(domain)
         for namespace, labels, places, elsewhere in self._bound_pods(scheduled):
             if not _picks_bound(term, namespace, labels):
                 continue

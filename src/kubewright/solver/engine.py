@@ -79,12 +79,14 @@ class Engine:
         attach_limits: Mapping[str, int] | None = None,
         reporter: Reporter | None = None,
         spread_out: bool = False,
+        present: Mapping[str, set[str]] | None = None,
     ) -> None:
         """`reservations` is None where reserved capacity is switched off or not sold.
 
         `spread_out` tries open claims with the fewest pods first, one pod at a time, as the reference does.
         """
         self.spread_out = spread_out
+        self.present = {key: values for key, values in (present or {}).items() if key != HOSTNAME}
         self.table = table
         self.templates = templates
         self.reservations = reservations
@@ -271,6 +273,9 @@ class Engine:
             else:
                 self._in_state.pop(claim.state, None)
             self._in_state[state] = self._in_state.get(state, 0) | bit
+        for key, present in self.present.items():
+            if (value := state.single(key)) is not None:
+                present.add(value)
         _count_late(claim, state)
         claim.add(one, progress.done, pods, state, rows)
         for group in one.counted_in:
@@ -296,6 +301,9 @@ class Engine:
                     continue
                 best = min(pins, key=lambda p: (sum(g.counts.get(p.value, 0) for g, _ in groups), p.price, p.value))
                 _count_late(claim, best.state)
+                for values_of, present in self.present.items():
+                    if (value := best.state.single(values_of)) is not None:
+                        present.add(value)
                 claim.state = best.state
                 claim.rows &= best.state.rows
 

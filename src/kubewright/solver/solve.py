@@ -28,6 +28,15 @@ _ORDER_MATTERS = (
 )
 """Reasons that may be owed to what was placed before."""
 
+_OTHER_TRIES = (
+    (by_constraint, False, False),
+    (by_size, True, False),
+    (by_constraint, True, False),
+    (by_size, False, True),
+    (by_size, True, True),
+)
+"""(order, claims with the fewest pods first, lenient spread), in the order in which they are tried."""
+
 ATTACH_LIMITS: Mapping[str, int] = {}
 """CSI driver → volumes a new node can be expected to attach; drivers that are missing are not limited."""
 
@@ -40,19 +49,20 @@ def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
     and priorities differ, is it done again with the more important pods first.
     """
     plan = _attempt(problem, by_size, reporter)
+    assert plan is not None
     if not plan.unplaced:
         return plan
     if any(r.because in _ORDER_MATTERS for refusals in plan.unplaced.values() for r in refusals):
-        for order, spread_out in ((by_constraint, False), (by_size, True), (by_constraint, True)):
-            again = _attempt(problem, order, None, spread_out=spread_out)
-            if len(again.unplaced) < len(plan.unplaced):
+        for order, spread_out, lenient in _OTHER_TRIES:
+            again = _attempt(problem, order, None, spread_out=spread_out, lenient=lenient)
+            if again is not None and len(again.unplaced) < len(plan.unplaced):
                 plan = again
             if not plan.unplaced:
                 return plan
     if len({pod.spec.priority or 0 for pod in problem.pods}) > 1:
         short = any(r.because in _CUT_SHORT for refusals in plan.unplaced.values() for r in refusals)
         if short:
-            return _attempt(problem, by_priority, reporter)
+            return _attempt(problem, by_priority, reporter) or plan
     return plan
 
 
@@ -62,8 +72,10 @@ def _attempt(
     reporter: Reporter | None,
     *,
     spread_out: bool = False,
-) -> Plan:
-    parts = Parts(problem)
+    lenient: bool = False,
+) -> Plan | None:
+    """One pass; None when a lenient one turned out not to be balanced."""
+    parts = Parts(problem, lenient=lenient)
     settings = problem.settings
     if not parts.pools:
         no = Refusal(Because.NO_POOL, "", "", "no dynamic nodepools found")
@@ -80,9 +92,12 @@ def _attempt(
         attach_limits=ATTACH_LIMITS,
         reporter=reporter,
         spread_out=spread_out,
+        present=parts.topology.present,
     )
     left = engine.run(sorted(parts.classes, key=order))
     engine.pin_the_rest()
+    if lenient and not parts.topology.balanced():
+        return None
     unplaced: dict[str, tuple[Refusal, ...]] = {}
     for progress in left:
         reasons = _reasons(engine, parts, progress)

@@ -43,7 +43,20 @@ class Levels:
 class Group:
     """One term with its counts. `inverse` groups count the owners of an anti-affinity term and bind the pods it picks."""
 
-    __slots__ = ("claims", "counts", "elsewhere", "followers", "index", "inverse", "nodes", "nodes_passing", "passes", "term")
+    __slots__ = (
+        "claims",
+        "counts",
+        "elsewhere",
+        "followers",
+        "index",
+        "inverse",
+        "lenient",
+        "nodes",
+        "nodes_passing",
+        "passes",
+        "present",
+        "term",
+    )
 
     def __init__(self, index: int, term: Term, *, inverse: bool) -> None:
         self.index = index
@@ -55,6 +68,9 @@ class Group:
         self.claims = Levels()
         self.elsewhere = 0
         """Pods on hosts where nothing can be put."""
+        self.lenient = False
+        self.present: set[str] = set()
+        """Values that some node, there already or planned, has; shared by all groups of the key."""
         self.followers: list[tuple[Requirement, ...]] = []
         """What the classes bound by an affinity require of the key, any one of each."""
         self.nodes_passing = -1
@@ -143,15 +159,19 @@ def allowed(rules: Iterable[Rule]) -> Allowed:
 
 
 def _balanced(rule: Rule) -> dict[str, int]:
-    """Values within the skew of the emptiest that the pod, as written, may count on: any required term of it will do.
+    """Values within the skew of the emptiest.
 
-    As kube-scheduler; the reference looks at the first required term only.
+    The emptiest is looked for among all that any required term of the pod as written would take, since a node may come to stand
+    there; a lenient pass looks only where one stands. (The reference looks at the first required term only.)
     """
     term = rule.group.term
     known = rule.group.counts
     asked = [a.get(term.key) for a in term.filter.alternatives]
     if asked and all(a is not None for a in asked):
         known = {d: n for d, n in known.items() if any(a is not None and a.has(d) for a in asked)}
+    if rule.group.lenient and rule.domains is not None:
+        present = rule.group.present
+        known = {d: n for d, n in known.items() if d in present or rule.domains.has(d)}
     if not known:
         return {}
     least = 0 if len(known) < term.min_domains else min(known.values())
@@ -239,10 +259,13 @@ def shunned(counted_in: Iterable[Group], domains: Callable[[str], Iterable[str]]
 class Topology:
     """All groups of a pass."""
 
-    def __init__(self, universe: Callable[[str], Domains]) -> None:
+    def __init__(self, universe: Callable[[str], Domains], *, lenient: bool = False) -> None:
+        self.lenient = lenient
         self._universe = universe
         self._known: dict[bytes, Group] = {}
         self.groups: list[Group] = []
+        self.present: dict[str, set[str]] = {}
+        """Key → values that some node has."""
         self._by_pair: dict[tuple[str, str], list[Group]] = {}
         self._others: list[Group] = []
 
@@ -253,6 +276,8 @@ class Topology:
         if found is not None:
             return found, False
         group = self._known[identity] = Group(len(self.groups), term, inverse=inverse)
+        group.lenient = self.lenient
+        group.present = self.present.setdefault(term.key, set())
         self.groups.append(group)
         if term.shape is Shape.SPREAD and term.key != HOSTNAME:
             for domain in self.domains(term.key, term.domain_tolerations):
@@ -264,6 +289,20 @@ class Topology:
         else:
             self._by_pair.setdefault(pair, []).append(group)
         return group, True
+
+    def balanced(self) -> bool:
+        """Whether every spread holds over all nodes there are now, planned ones included."""
+        for group in self.groups:
+            alternatives = group.term.filter.alternatives
+            if group.term.shape is not Shape.SPREAD or group.term.key == HOSTNAME or len(alternatives) < 2:
+                continue
+            asked = [a.get(group.term.key) for a in alternatives]
+            counts = [
+                n for d, n in group.counts.items() if (n or d in group.present) and any(a is None or a.has(d) for a in asked)
+            ]
+            if counts and max(counts) - min(counts) > group.term.max_skew:
+                return False
+        return True
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Group]:
         """Groups, inverse ones too, whose term picks such a pod, in order of their making."""

@@ -192,6 +192,7 @@ def test_our_kinds_have_their_columns_and_explanations(tmp_path: Path) -> None:
         assert "FIELDS:" in await kubectl("explain", "nodepool.spec.disruption")
         assert "budgets" in await kubectl("explain", "nodepool.spec.disruption")
         assert "containers" in await kubectl("explain", "pod.spec")
+        await kubectl("wait", "crd/nodepools.karpenter.sh", "--for=condition=Established", "--timeout=5s")
         listed = await kubectl("api-resources", "--api-group=karpenter.sh")
         assert "nodepools" in listed
         assert "nodeclaims" in listed

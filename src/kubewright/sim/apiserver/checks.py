@@ -225,8 +225,41 @@ def _storage_class(obj: Item, old: Item | None) -> list[Cause]:
     return causes
 
 
+def _definition(obj: Item, old: Item | None) -> list[Cause]:
+    spec = obj["spec"]
+    causes: list[Cause] = []
+    needed = {
+        "group": spec.get("group"),
+        "names.plural": spec["names"].get("plural"),
+        "names.kind": spec["names"].get("kind"),
+    }
+    causes += [answers.required(f"spec.{field}") for field, value in needed.items() if not value]
+    wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
+    if obj["metadata"]["name"] != wanted:
+        text = 'must be spec.names.plural+"."+spec.group'
+        causes.append(answers.invalid_value("metadata.name", obj["metadata"]["name"], text))
+    if spec.get("scope") not in ("Cluster", "Namespaced"):
+        causes.append(answers.unsupported("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced")))
+    versions = spec.get("versions") or []
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        text = "must have exactly one version marked as storage version"
+        causes.append(answers.invalid_value("spec.versions", [v.get("name", "") for v in versions], text))
+    if sum(bool(version.get("served")) for version in versions) > 1:
+        text = "this in-memory API server converts nothing, so only one version can be served"
+        causes.append(answers.forbidden_field("spec.versions", text))
+    for n, version in enumerate(versions):
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            causes.append(answers.required(f"spec.versions[{n}].schema.openAPIV3Schema", "schemas are required"))
+    if old is not None:
+        for field in ("group", "scope"):
+            if spec.get(field) != old["spec"].get(field):
+                causes.append(answers.invalid_value(f"spec.{field}", spec.get(field), "field is immutable"))
+    return causes
+
+
 _BODIES: dict[tuple[str, str], Callable[[Item, Item | None], list[Cause]]] = {
     ("", "Event"): _event,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
     ("", "Node"): _node,
     ("", "PersistentVolumeClaim"): _claim,
     ("", "Pod"): checks_pods.pod,

@@ -285,7 +285,36 @@ def _secret(obj: Item) -> None:
     obj.setdefault("type", "Opaque")
 
 
+def _definition(obj: Item) -> None:
+    """Also what controllers of the API server write into status: the kind is served from the same write on."""
+    spec = obj.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = str(names.get("kind", ""))
+    names.setdefault("singular", kind.lower())
+    names.setdefault("listKind", f"{kind}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+    since = obj["metadata"].get("creationTimestamp")
+    status = obj.setdefault("status", {})
+    status["acceptedNames"] = names
+    status.setdefault("storedVersions", [v.get("name", "") for v in spec.get("versions", ()) if v.get("storage")])
+    status.setdefault(
+        "conditions",
+        [
+            {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
+            {
+                "type": "Established",
+                "status": "True",
+                "reason": "InitialNamesAccepted",
+                "message": "the initial names have been accepted",
+            },
+        ],
+    )
+    for condition in status["conditions"]:
+        condition.setdefault("lastTransitionTime", since)
+
+
 _FILLERS = {
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
     ("", "Event"): _event,
     ("", "Namespace"): _namespace,
     ("", "PersistentVolume"): _volume,

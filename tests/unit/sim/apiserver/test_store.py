@@ -250,6 +250,40 @@ def test_a_crd_that_goes_takes_its_objects_with_it() -> None:
     on_virtual_time(story, crds=list(CRDS.values()))
 
 
+def test_a_definition_adds_its_kind_or_is_refused_whole() -> None:
+    async def story(store: Store) -> None:
+        version = {
+            "name": "v1",
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}},
+        }
+        crd: dict[str, Any] = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "things.example.com"},
+            "spec": {
+                "group": "example.com",
+                "scope": "Namespaced",
+                "names": {"plural": "things", "kind": "Thing"},
+                "versions": [version, {**version, "name": "v2", "storage": False}],
+            },
+        }
+        with pytest.raises(Invalid, match="only one version can be served"):
+            store.create(crd)
+        with pytest.raises(NotFound):
+            store.list("example.com/v1", "Thing")
+        crd["spec"]["versions"] = [version]
+        with pytest.raises(Invalid, match=r"metadata\.name"):
+            store.create({**crd, "metadata": {"name": "wrong.example.com"}})
+        store.create(crd)
+        thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {"lost": 1}, "more": 2}
+        made = store.create(thing)
+        assert (made["spec"], "more" in made) == ({}, False)
+
+    on_virtual_time(story)
+
+
 def test_a_bound_pod_is_not_bound_again() -> None:
     async def story(store: Store) -> None:
         store.create(pod("one"))

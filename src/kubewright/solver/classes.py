@@ -150,9 +150,11 @@ def by_priority(one: PodClass) -> tuple[object, ...]:
 
 
 def by_constraint(one: PodClass) -> tuple[object, ...]:
-    """The order for another try, where topology left pods out: pods that rules bind first."""
+    """The order for another try, where topology left pods out: most rules that cannot be relaxed first, then any rules."""
     bound = any(v.rules is not None and v.rules.any for v in one.variants)
-    return (not bound, *by_size(one))
+    last = one.variants[-1].rules if one.variants else None
+    hard = len(last.host) + sum(len(keyed) for _, keyed in last.keyed) if last is not None else 0
+    return (-hard, not bound, *by_size(one))
 
 
 def add_variants(

@@ -1,4 +1,4 @@
-"""The bundled example, as people first meet kubewright: it ends well, costs what it costs, and tells the same story every time."""
+"""The bundled example, as people first meet kubewright: it ends well, and tells the same story every time."""
 
 from datetime import timedelta
 

@@ -378,8 +378,12 @@ class Engine:
             found.append(answer if answer.where else replace(answer, where=template.name))
         return found
 
+    def new_claim(self, name: str, state: State) -> OpenClaim:
+        """An empty claim; `packing` opens claims that keep an eye on their size."""
+        return OpenClaim(len(self.claims), name, state)
+
     def _try_new(self, progress: Progress, state: State, wanted: int, within: int, template: Template) -> int | Refusal | None:
-        claim = OpenClaim(len(self.claims), f"{template.name}-{template.opened + 1}", state)
+        claim = self.new_claim(f"{template.name}-{template.opened + 1}", state)
         pods, rows = claim.most(state, progress.requests, wanted, within)
         if not pods and self.relax_min_values and state.min_values:
             claim.min_values_relaxed = True

@@ -48,13 +48,13 @@ def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
     tried as well, and the first plan that leaves out fewest is taken. Only where a pool's limits or dry offerings left pods out,
     and priorities differ, is it done again with the more important pods first.
     """
-    plan = _attempt(problem, by_size, reporter)
+    plan = attempt(problem, by_size, reporter)
     assert plan is not None
     if not plan.unplaced:
         return plan
     if any(r.because in _ORDER_MATTERS for refusals in plan.unplaced.values() for r in refusals):
         for order, spread_out, lenient in _OTHER_TRIES:
-            again = _attempt(problem, order, None, spread_out=spread_out, lenient=lenient)
+            again = attempt(problem, order, None, spread_out=spread_out, lenient=lenient)
             if again is not None and len(again.unplaced) < len(plan.unplaced):
                 plan = again
             if not plan.unplaced:
@@ -62,19 +62,23 @@ def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
     if len({pod.spec.priority or 0 for pod in problem.pods}) > 1:
         short = any(r.because in _CUT_SHORT for refusals in plan.unplaced.values() for r in refusals)
         if short:
-            return _attempt(problem, by_priority, reporter) or plan
+            return attempt(problem, by_priority, reporter) or plan
     return plan
 
 
-def _attempt(
+def attempt(
     problem: Problem,
     order: Callable[[PodClass], tuple[object, ...]],
     reporter: Reporter | None,
     *,
     spread_out: bool = False,
     lenient: bool = False,
+    make: Callable[..., Engine] = Engine,
 ) -> Plan | None:
-    """One pass; None when a lenient one turned out not to be balanced."""
+    """One pass; None when a lenient one turned out not to be balanced.
+
+    `make` is called as `Engine` is, for passes that place otherwise by the same checks.
+    """
     parts = Parts(problem, lenient=lenient)
     settings = problem.settings
     if not parts.pools:
@@ -84,7 +88,7 @@ def _attempt(
     reservations = None
     if settings.feature_gates.reserved_capacity and any(k.reservation for t in parts.templates for k in t.columns.kinds):
         reservations = Reservations([t.columns for t in parts.templates], strict=settings.reserved_strict)
-    engine = Engine(
+    engine = make(
         parts.table,
         parts.templates,
         reservations,

@@ -88,6 +88,10 @@ class Process:
                 self._process.wait(timeout=grace_s)
         self.kill()
 
+    def terminate(self) -> None:
+        """Ask the program to end (SIGTERM) and return at once; `wait` tells how it ended."""
+        self._signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """End the program and its children at once (SIGKILL), as a power cut would; returns when it is gone."""
         self._signal(signal.SIGKILL)

@@ -144,6 +144,9 @@ class Columns:
         self.well_known = frozenset(well_known)
         self.rows: tuple[Row, ...] = tuple(row for kind in ordered for row in _rows(kind))
         self.every = (1 << len(self.rows)) - 1
+        self.plain = sum(1 << i for i, row in enumerate(self.rows) if not row.type.exotic)
+        """Rows that need not be asked for."""
+        self._attaching: dict[tuple[str, int], int] = {}
         self.kinds = self._gather_kinds()
         self._by_value: dict[str, dict[str, int]] = {}
         self._special: dict[str, list[tuple[Requirement, int]]] = {}
@@ -192,6 +195,19 @@ class Columns:
         if found is None:
             found = self._capacity[resource] = Ladder((row.type.capacity.get(resource, 0), i) for i, row in enumerate(self.rows))
         return found
+
+    def attaching(self, volumes: Mapping[str, Collection[str]]) -> int:
+        """Rows to which all of `volumes` (CSI driver → claims) can be attached."""
+        mask = self.every
+        for driver, claims in volumes.items():
+            key = driver, len(claims)
+            found = self._attaching.get(key)
+            if found is None:
+                limits = (row.type.attach_limits.get(driver) for row in self.rows)
+                found = sum(1 << i for i, limit in enumerate(limits) if limit is None or limit >= len(claims))
+                self._attaching[key] = found
+            mask &= found
+        return mask
 
     def within(self, remaining: Resources) -> int:
         """Rows whose capacity does not exceed what a pool may still buy. Source: spec/scheduling 3.5."""

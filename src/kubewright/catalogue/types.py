@@ -48,6 +48,10 @@ class InstanceType(msgspec.Struct, frozen=True):
     offerings: tuple[Offering, ...]
     capacity: Resources
     overhead: Resources = {}
+    exotic: bool = False
+    """Bought only for what nothing else suits: bare metal, accelerators. The provider says which, and launches so too."""
+    attach_limits: Mapping[str, int] = {}
+    """CSI driver → volumes that a node can have attached besides what it boots with; drivers it lacks are not limited."""
 
     def allocatable(self, offering: Offering | None = None) -> dict[str, int]:
         """What pods can use, in billionths; an offering's overrides win.

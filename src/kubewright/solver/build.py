@@ -95,11 +95,12 @@ class Parts:
 
     def _nodes(self) -> NodeTable:
         nodes = [ExistingNode(place, self.aliases, self.cache) for place in self.problem.nodes]
+        promised = {t.name: t.attach_limits for p in self.problem.pools for t in p.instance_types if t.attach_limits}
         csi = {c.name: c for c in self.problem.surroundings.csi_nodes}
         for node in nodes:
             node.expect(self.daemons, self.aliases, self.cache)
             host = node.source.node.name if node.source.node is not None else node.name
-            node.count_volumes(self.storage, csi.get(host))
+            node.count_volumes(self.storage, csi.get(host), promised.get(node.labels.get(names.INSTANCE_TYPE, ""), {}))
         return NodeTable(nodes)
 
     def _classes(self) -> list[PodClass]:

@@ -115,13 +115,9 @@ class OpenClaim:
     def port_clash(self, ports: Sequence[HostPort]) -> bool:
         return bool(ports and self.ports) and clash(ports, self.ports) is not None
 
-    def attachable(self, drivers: Mapping[str, frozenset[str]], limits: Mapping[str, int]) -> str:
-        """The driver whose limit these claims would exceed on a new node, "" when they can be attached."""
-        for driver, keys in drivers.items():
-            limit = limits.get(driver)
-            if limit is not None and len(self.volumes.get(driver, set()) | keys) > limit:
-                return driver
-        return ""
+    def attaching(self, drivers: Mapping[str, frozenset[str]]) -> int:
+        """Rows to which these claims can be attached beside those that are on the claim already."""
+        return self.template.columns.attaching({d: self.volumes.get(d, set()) | keys for d, keys in drivers.items()})
 
     def add(self, one: PodClass, start: int, pods: int, state: State, rows: int) -> None:
         self.state = state

@@ -16,7 +16,7 @@ from kubewright.scheduling.host_ports import HostPort, host_ports
 from kubewright.scheduling.refusal import Refusal
 from kubewright.scheduling.requirements import Requirements, both, of_pod
 from kubewright.scheduling.resources import pod_requests
-from kubewright.scheduling.volumes import Storage, alternatives, claim_keys
+from kubewright.scheduling.volumes import Storage, alternatives, claim_keys, dying_keys
 from kubewright.solver.relax import relaxations
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def add_variants(
 
     A volume that cannot be looked up refuses the whole class.
     """
-    options = alternatives(one.claims, storage)
+    options = alternatives(one.claims, storage, dying_keys(one.pods[0]))
     if isinstance(options, Refusal):
         one.refusal = options
         return

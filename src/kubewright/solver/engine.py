@@ -12,15 +12,14 @@ from kubewright.api.labels import HOSTNAME
 from kubewright.catalogue.columns import bits
 from kubewright.scheduling.host_ports import clash
 from kubewright.scheduling.refusal import Because, Refusal
-from kubewright.scheduling.requirements import conflict
-from kubewright.scheduling.taints import untolerated
 from kubewright.solver.claims import OpenClaim, Reservations
 from kubewright.solver.classes import PodClass, Variant
+from kubewright.solver.filters import claim_may_pass, claim_passes, count_late
 from kubewright.solver.nodes import NodeTable
-from kubewright.solver.refusals import no_domain, no_room, one_fits, topology_refusal
+from kubewright.solver.refusals import no_domain, no_room, one_fits, too_many_volumes, topology_refusal
 from kubewright.solver.reporter import Reporter
 from kubewright.solver.templates import State, Template
-from kubewright.solver.topology import Allowed, Group, HostMasks, Rules, allowed, host_masks, host_room
+from kubewright.solver.topology import Allowed, HostMasks, Rules, allowed, host_masks, host_room
 
 NO_RULES = Rules((), (), (), one_at_a_time=False)
 FREE = HostMasks(-1, 0, -1, 0, fresh=True)
@@ -76,7 +75,6 @@ class Engine:
         reservations: Reservations | None,
         *,
         relax_min_values: bool = False,
-        attach_limits: Mapping[str, int] | None = None,
         reporter: Reporter | None = None,
         spread_out: bool = False,
         present: Mapping[str, set[str]] | None = None,
@@ -91,7 +89,6 @@ class Engine:
         self.templates = templates
         self.reservations = reservations
         self.relax_min_values = relax_min_values
-        self.attach_limits = attach_limits or {}
         self.reporter = reporter
         self.claims: list[OpenClaim] = []
         self.existing: dict[int, list[tuple[PodClass, int, int]]] = {}
@@ -231,12 +228,14 @@ class Engine:
             for index in self._in_order(mask):
                 claim = self.claims[index]
                 narrowed, options = open_to[claim.state]
-                if claim.port_clash(one.ports) or (one.drivers and claim.attachable(one.drivers, self.attach_limits)):
+                if claim.port_clash(one.ports):
                     progress.claims_full[ask.id] = progress.claims_full.get(ask.id, 0) | 1 << index
                     continue
                 limit_here = host_room(rules.host, node=None, claim=index) if rules.host else None
                 wanted = most if limit_here is None else min(most, limit_here)
                 within = claim.rows & claim.template.free_of(one.ports) if one.ports else claim.rows
+                if one.drivers:
+                    within &= claim.attaching(one.drivers)
                 placed = self._join(progress, claim, options, wanted, within)
                 if placed:
                     return placed
@@ -276,7 +275,7 @@ class Engine:
         for key, present in self.present.items():
             if (value := state.single(key)) is not None:
                 present.add(value)
-        _count_late(claim, state)
+        count_late(claim, state)
         claim.add(one, progress.done, pods, state, rows)
         for group in one.counted_in:
             if group.term.key == HOSTNAME:
@@ -300,7 +299,7 @@ class Engine:
                 if not pins:
                     continue
                 best = min(pins, key=lambda p: (sum(g.counts.get(p.value, 0) for g, _ in groups), p.price, p.value))
-                _count_late(claim, best.state)
+                count_late(claim, best.state)
                 for values_of, present in self.present.items():
                     if (value := best.state.single(values_of)) is not None:
                         present.add(value)
@@ -336,19 +335,27 @@ class Engine:
         room = host_room(rules.host, node=None, claim=None) if rules.host else None
         wanted = most if room is None else min(most, room)
         within = template.rows & affordable & (template.free_of(one.ports) if one.ports else -1)
+        if one.drivers:
+            unlimited, within = within, within & template.columns.attaching(one.drivers)
+            if unlimited and not within:
+                return too_many_volumes(template, one)
         refusal: Refusal | None = None
+        tries: list[tuple[State, list[State]]] = []
         for ask in variant.asks:
             narrowed = template.start.with_ask(ask)
             if isinstance(narrowed, Refusal):
                 refusal = narrowed
                 continue
-            options = narrowed.options(rules.pinned, leeway.limits, leeway.ranks) if rules.pinned else [narrowed]
-            for state in options:
-                placed = self._try_new(progress, state, wanted, within, template)
-                if isinstance(placed, int):
-                    return placed
-                if placed is not None:
-                    return placed
+            tries.append((narrowed, narrowed.options(rules.pinned, leeway.limits, leeway.ranks) if rules.pinned else [narrowed]))
+        # Exotic types only where no other type does, as the provider will launch.
+        plain = template.columns.plain
+        for rows in (within & plain, within) if within & ~plain else (within,):
+            for _, options in tries:
+                for state in options:
+                    placed = self._try_new(progress, state, wanted, rows, template)
+                    if placed is not None:
+                        return placed
+        for narrowed, options in tries:
             state = options[0] if options else narrowed
             if options or not narrowed.rows & within & template.fit.holding(one.requests):
                 refusal = no_room(template, state, one, within)
@@ -411,61 +418,6 @@ def _holds_all(claim: OpenClaim, state: State) -> bool:
         return False
     kinds = state.template.columns.kinds
     return not claim.held or any(kinds[k].reservation in claim.held and kinds[k].rows & rows for k in state.kinds)
-
-
-def _count_late(claim: OpenClaim, state: State) -> None:
-    """Count pods that were put on the claim before it had one value of the key."""
-    if not claim.uncounted:
-        return
-    still: list[tuple[Group, int]] = []
-    for group, pods in claim.uncounted:
-        domain = state.single(group.term.key)
-        if domain is None or not claim_passes(group, state):
-            still.append((group, pods))
-        else:
-            group.counts[domain] = group.counts.get(domain, 0) + pods
-    claim.uncounted = still
-
-
-def claim_passes(group: Group, state: State) -> bool:
-    """Whether every node that a claim in this state may become passes the group's node filter."""
-    found = group.passes.get(state)
-    if found is None:
-        found = group.passes[state] = _surely_passes(group, state)
-    return found
-
-
-def claim_may_pass(group: Group, state: State) -> bool:
-    """Whether some node that a claim in this state may become passes the group's node filter."""
-    nodes = group.term.filter
-    if nodes.tolerations is not None and untolerated(state.template.taints, nodes.tolerations):
-        return False
-    if not nodes.alternatives:
-        return True
-    return any(conflict(state.requirements, wanted) is None for wanted in nodes.alternatives)
-
-
-def _surely_passes(group: Group, state: State) -> bool:
-    nodes = group.term.filter
-    if nodes.tolerations is not None and untolerated(state.template.taints, nodes.tolerations):
-        return False
-    if not nodes.alternatives:
-        return True
-    have = state.requirements
-    for wanted in nodes.alternatives:
-        for key, asked in wanted.items():
-            own = have.get(key)
-            if own is None:
-                if asked.operator not in ("NotIn", "DoesNotExist"):
-                    break
-            elif own.complement:
-                if not asked.complement or not asked.values <= own.values:
-                    break
-            elif not all(asked.has(value) for value in own.values):
-                break
-        else:
-            return True
-    return False
 
 
 def _topological(one: PodClass) -> bool:

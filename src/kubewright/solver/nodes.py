@@ -173,7 +173,9 @@ class ExistingNode:
             if amount > 0:
                 self.free[name] = self.free.get(name, 0) - amount
 
-    def count_volumes(self, storage: Storage, csi: CSINode | None) -> None:
+    def count_volumes(self, storage: Storage, csi: CSINode | None, promised: Mapping[str, int]) -> None:
+        """`promised` are the attach limits of its instance type, which hold until the drivers have said theirs."""
+        self.limits = dict(promised) if not initialized(self.source) else {}
         for pod in self.source.pods:
             if pod.spec.volumes and is_active_on_node(pod):
                 for key in claim_keys(pod):
@@ -182,7 +184,7 @@ class ExistingNode:
                         self.attached.setdefault(driver, set()).add(key)
         if csi is not None:
             drivers = csi.spec.drivers
-            self.limits = {d.name: d.allocatable.count for d in drivers if d.allocatable and d.allocatable.count is not None}
+            self.limits |= {d.name: d.allocatable.count for d in drivers if d.allocatable and d.allocatable.count is not None}
 
     def attachable(self, drivers: Mapping[str, frozenset[str]]) -> str:
         """The driver whose limit these claims would exceed, "" when they can be attached."""

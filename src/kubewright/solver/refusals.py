@@ -6,6 +6,7 @@ Source: spec/scheduling 5.3, 5.7, 6.6.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kubewright.catalogue.columns import bits
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.scheduling.requirements import text
 from kubewright.solver.classes import PodClass
@@ -68,7 +69,21 @@ def no_room(template: Template, state: State, one: PodClass, within: int) -> Ref
     return Refusal(refusal.because, refusal.where, refusal.wanted, refusal.found, facts, refusal.curable)
 
 
+def too_many_volumes(template: Template, one: PodClass) -> Refusal:
+    """No instance type of the pool can have so many volumes attached."""
+    columns = template.columns
+    for driver, keys in one.drivers.items():
+        if not template.rows & columns.attaching({driver: keys}):
+            most = max(columns.rows[i].type.attach_limits[driver] for i in bits(template.rows))
+            facts = {"driver": driver, "wanted": str(len(keys)), "most": str(most)}
+            text = f"more volumes than any instance type can attach (driver={driver}, limit={most}, volumes={len(keys)})"
+            return Refusal(Because.VOLUME_LIMIT, template.name, str(len(keys)), text, facts, curable=False)
+    text = "no instance type can attach the volumes of all drivers"
+    return Refusal(Because.VOLUME_LIMIT, template.name, "", text, {"driver": ",".join(one.drivers)}, curable=False)
+
+
 def one_fits(template: Template, state: State, one: PodClass) -> bool:
     """Whether a new node could take one of the pods if the pool had no limits."""
     rows = template.rows & state.rows & template.fit.holding(one.requests) & (template.free_of(one.ports) if one.ports else -1)
+    rows &= template.columns.attaching(one.drivers)
     return bool(rows) and not state.unmet(rows)

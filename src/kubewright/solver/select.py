@@ -219,7 +219,8 @@ def requirement_problems(
 
 def _opts_out(pod: Pod, aliases: Mapping[str, str]) -> bool:
     try:
-        asked: Requirement | None = of_pod(pod.spec, preferences=True, aliases=aliases).get(names.NODEPOOL)
+        # Only what is required opts out; the reference lets a mere preference do it (spec/scheduling 14, 22), and the pod waits.
+        asked: Requirement | None = of_pod(pod.spec, preferences=False, aliases=aliases).get(names.NODEPOOL)
     except ValueError:
         return False
     return asked is not None and asked.operator == DOES_NOT_EXIST

@@ -3,7 +3,7 @@
 Source: spec/scheduling 5.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.settings import MinValuesPolicy
@@ -36,9 +36,6 @@ _OTHER_TRIES = (
     (by_size, True, True),
 )
 """(order, claims with the fewest pods first, lenient spread), in the order in which they are tried."""
-
-ATTACH_LIMITS: Mapping[str, int] = {}
-"""CSI driver → volumes a new node can be expected to attach; drivers that are missing are not limited."""
 
 
 def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
@@ -93,7 +90,6 @@ def attempt(
         parts.templates,
         reservations,
         relax_min_values=relax,
-        attach_limits=ATTACH_LIMITS,
         reporter=reporter,
         spread_out=spread_out,
         present=parts.topology.present,

@@ -18,6 +18,17 @@ from kubewright.cloud.aws.prices import Prices
 from kubewright.cloud.aws.unavailable import UnavailableOfferings
 from kubewright.scheduling.requirement import Requirement
 
+EBS_DRIVER = "ebs.csi.aws.com"
+_SHARED_ATTACHMENTS = 27
+"""Attachments of a type that EC2 names no number for."""
+_ACCELERATORS = (
+    aws_labels.NEURON,
+    aws_labels.NEURON_CORE,
+    aws_labels.AMD_GPU,
+    aws_labels.NVIDIA_GPU,
+    aws_labels.HABANA_GAUDI,
+)
+
 
 class Market(msgspec.Struct, frozen=True):
     """What a region sells; replaced whole by discovery."""
@@ -169,7 +180,33 @@ def _with_offerings(base: _Base, outs: Sequence[str], prices: Prices, node_class
             )
         )
     offerings.sort(key=lambda o: (o.price, o.capacity_type, o.zone))
-    return InstanceType(base.info.instance_type, base.requirements, tuple(offerings), base.capacity, base.overhead)
+    return InstanceType(
+        base.info.instance_type,
+        base.requirements,
+        tuple(offerings),
+        base.capacity,
+        base.overhead,
+        is_exotic(base.info.instance_type, base.capacity),
+        {EBS_DRIVER: ebs_limit(base.info, node_class)},
+    )
+
+
+def is_exotic(name: str, capacity: Mapping[str, int]) -> bool:
+    """Whether the type is a metal machine or has accelerators. Source: spec/aws 7.2."""
+    return "metal" in name.partition(".")[2] or any(capacity.get(r, 0) for r in _ACCELERATORS)
+
+
+def ebs_limit(info: InstanceTypeInfo, node_class: EC2NodeClass) -> int:
+    """EBS volumes that pods can have attached: what EC2 names less the node's own disks and, where shared, further interfaces.
+
+    EC2's number has the first network interface and local disks taken off already: it names 27 where 28 are shared. The driver
+    says its own once the node runs, and that counts then. Source: EC2 user guide, volume limits; DescribeInstanceTypes, EbsInfo.
+    """
+    most = info.ebs_info.maximum_ebs_attachments or _SHARED_ATTACHMENTS
+    own = len(node_class.spec.block_device_mappings or ()) or (2 if node_class.ami_family == "Bottlerocket" else 1)
+    if info.ebs_info.attachment_limit_type != "dedicated":
+        own += max(0, len(node_class.spec.network_interfaces or ()) - 1)
+    return max(1, most - own)
 
 
 _PLACES: dict[tuple[str, str, str], dict[str, Requirement]] = {}

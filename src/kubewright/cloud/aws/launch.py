@@ -17,13 +17,6 @@ MOST_TYPES = 60
 """CreateFleet's request may not grow without end. Source: spec/aws 7.2."""
 
 _NEGATIVE = (NOT_IN, DOES_NOT_EXIST)
-_EXOTIC = (
-    aws_labels.NEURON,
-    aws_labels.NEURON_CORE,
-    aws_labels.AMD_GPU,
-    aws_labels.NVIDIA_GPU,
-    aws_labels.HABANA_GAUDI,
-)
 
 
 class Buyable(msgspec.Struct, frozen=True):
@@ -118,11 +111,7 @@ def allows(wanted: Mapping[str, Requirement], offered: Mapping[str, Requirement]
 
 def without_exotic(found: list[Buyable]) -> list[Buyable]:
     """Metal machines and machines with accelerators only if nothing else is left."""
-    return [b for b in found if not _is_exotic(b.type)] or found
-
-
-def _is_exotic(t: InstanceType) -> bool:
-    return "metal" in t.name.partition(".")[2] or any(t.capacity.get(r, 0) for r in _EXOTIC)
+    return [b for b in found if not b.type.exotic] or found
 
 
 def without_dear_spot(found: list[Buyable]) -> list[Buyable]:

@@ -6,9 +6,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from kubewright.api.crds import CRDS
 from kubewright.clock import Clock
+from kubewright.cloud.provider import CloudProvider
 from kubewright.kube.client import MergePatch
+from kubewright.metrics import Registry
 from kubewright.operator.operator import Operator
 from kubewright.settings import Settings
 from kubewright.sim import loop
@@ -102,11 +106,24 @@ class World:
 Story = Callable[[World], Coroutine[Any, Any, None]]
 
 
+class Setting(msgspec.Struct, frozen=True):
+    """What a story may put in the place of the ordinary."""
+
+    client: Callable[[Store], DirectClient] = DirectClient
+    """The operator's view of the API server."""
+    provider: Callable[[CloudProvider], CloudProvider] = lambda provider: provider
+    registry: Registry | None = None
+
+
+ORDINARY = Setting()
+
+
 def play(
     story: Story,
     *,
     process: Process | None = None,
     settings: Settings | None = None,
+    setting: Setting = ORDINARY,
     seed: int = 0,
     limit_s: float = 172_800,
     **cloud: Any,
@@ -114,7 +131,8 @@ def play(
     """Tell a story on virtual time; its failure, and any of the operator's own, is raised."""
 
     async def main() -> World:
-        async with living(process or Process(), settings or Settings(cluster_name="sandbox"), seed=seed, **cloud) as world:
+        how = settings or Settings(cluster_name="sandbox")
+        async with living(process or Process(), how, setting, seed=seed, **cloud) as world:
             await story(world)
             return world
 
@@ -128,17 +146,20 @@ def play(
 
 
 @contextlib.asynccontextmanager
-async def living(process: Process, settings: Settings, *, seed: int = 0, **cloud: Any) -> AsyncIterator[World]:
+async def living(
+    process: Process, settings: Settings, setting: Setting = ORDINARY, *, seed: int = 0, **cloud: Any
+) -> AsyncIterator[World]:
     clock = Clock(loop.EPOCH)
     store = Store(clock, seed=seed, crds=[CRDS[name] for name in sorted(CRDS)])
     async with PretendCluster(store) as cluster, asyncio.TaskGroup() as tasks:
         sold = Cloud(clock, DirectClient(store), died=cluster.kill_node, seed=seed, **cloud)
 
         def start(gate: Gate) -> Operator:
-            client = DirectClient(store)
+            client = setting.client(store)
             client.before.append(gate.before)
             client.after.append(gate.after)
-            return Operator(client, sold.provider(client, gate, settings), settings, clock)
+            provider = setting.provider(sold.provider(client, gate, settings))
+            return Operator(client, provider, settings, clock, registry=setting.registry)
 
         background = [
             tasks.create_task(sold.run(), name="cloud"),

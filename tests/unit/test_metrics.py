@@ -212,7 +212,14 @@ def test_a_wrong_name_label_or_kind_is_a_bug_that_says_so() -> None:
 def test_two_registries_know_nothing_of_each_other() -> None:
     one, two = Registry(), Registry()
     one.set("karpenter_cluster_state_node_count", 3)
-    assert two.value("karpenter_cluster_state_node_count") == 0
+    assert two.value("karpenter_cluster_state_node_count") is None
+
+
+def test_what_was_never_written_is_not_shown() -> None:
+    registry = Registry()
+    assert b"karpenter" not in registry.expose()
+    registry.inc("karpenter_nodes_created_total", nodepool="p", zone="a")
+    assert {f.name for f in text_string_to_metric_families(registry.expose().decode())} == {"karpenter_nodes_created"}
 
 
 def test_a_provider_s_labels_are_on_the_metrics_of_nodes_and_nowhere_else() -> None:

@@ -22,10 +22,13 @@ Measure = Callable[[str, float, Mapping[str, str]], None]
 
 
 class Actor:
-    """Hands for effects; `count` takes what counters hear, `measure` what gauges show."""
+    """Hands for effects; `count` takes what counters hear, `measure` what gauges show, `observe` what histograms gather."""
 
-    def __init__(self, client: KubeClient, recorder: Recorder, count: Counter, measure: Measure) -> None:
+    def __init__(
+        self, client: KubeClient, recorder: Recorder, count: Counter, measure: Measure, observe: Measure = lambda *_: None
+    ) -> None:
         self.measure = measure
+        self.observe = observe
         self._client = client
         self._recorder = recorder
         self._count = count

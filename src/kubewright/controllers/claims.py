@@ -3,7 +3,7 @@
 The rules are in `lifecycle`; between them stand the calls to the cloud.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import cast
 
 import structlog
@@ -142,14 +142,23 @@ class ClaimLifecycle:
         after, step = finalization.machine_asked(claim, self._on.clock.now(), gone=gone)
         claim = await self._on.actor.update(claim, after)
         await self._on.actor.act(step)
-        return await self._release(claim) if gone else step.again
+        if not gone:
+            return step.again
+        self._observe("nodeclaims_instance_termination_duration_seconds", claim, claims.since(claim, claims.INSTANCE_TERMINATING))
+        return await self._release(claim)
 
     async def _release(self, claim: NodeClaim) -> timedelta | None:
         free, step = finalization.released(claim)
         await self._on.actor.update(claim, free)
         await self._on.actor.act(step)
+        self._observe("nodeclaims_termination_duration_seconds", claim, claim.metadata.deletion_timestamp)
         self._machines.pop(claim.metadata.uid, None)
         return None
+
+    def _observe(self, metric: str, claim: NodeClaim, began: datetime | None) -> None:
+        if began is not None:
+            took_s = (self._on.clock.now() - began).total_seconds()
+            self._on.actor.observe(metric, took_s, {"nodepool": claims.pool_of(claim)})
 
     # --- what wakes it ---------------------------------------------------------------------------------------------------
 

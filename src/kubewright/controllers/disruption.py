@@ -48,6 +48,10 @@ class Disruption:
         now = self._on.clock.now()
         if self._on.mirror.unlaunched(now):
             return UNSYNCED_POLL
+        if silent := self._on.mirror.silent():
+            # What looks empty may have been filled meanwhile. A command that waits is looked at again when the watches speak.
+            self._log.warning("nothing is disrupted while watches are silent", kinds=silent)
+            return POLL
         if self._pending is not None:
             due = self._pending.created + self._delay
             if now < due:

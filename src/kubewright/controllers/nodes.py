@@ -107,6 +107,14 @@ class NodeTermination:
         free, step = node_termination.released(node)
         await self._on.actor.update(node, free)
         await self._on.actor.act(step)
+        labelled = {"nodepool": node.metadata.labels.get(labels.NODEPOOL, "")}
+        now = self._on.clock.now()
+        for metric, began in (
+            ("nodes_termination_duration_seconds", node.metadata.deletion_timestamp),
+            ("nodes_lifetime_duration_seconds", node.metadata.creation_timestamp),
+        ):
+            if began is not None:
+                self._on.actor.observe(metric, (now - began).total_seconds(), labelled)
         return None
 
     def _leaving(self, node: Node, claim: NodeClaim | None) -> Leaving:

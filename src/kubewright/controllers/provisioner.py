@@ -114,14 +114,19 @@ class Provisioner:
             self._trigger_later(bool(ignored))
             return Plan()
         # In a thread, so that leases and watches go on; a virtual loop runs it inline.
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         plan = await asyncio.to_thread(self._decide, problem)
+        self._on.actor.observe("scheduler_scheduling_duration_seconds", loop.time() - began, {"controller": "provisioner"})
         self.last_plan = plan
         self._on.actor.measure("scheduler_unschedulable_pods_count", len(plan.unplaced), {"controller": "provisioner"})
         await self._tell_failures(waiting, plan.unplaced)
         await self._nominate(plan, waiting)
+        planned_from = {p.node_pool.name: p.node_pool for p in snapshot.pools}
         async with asyncio.TaskGroup() as tasks:
             for name, planned in self._named(plan, snapshot):
-                tasks.create_task(self._buy(name, planned, waiting), name=f"buy {name}")
+                buying = self._buy(name, planned, planned_from[planned.node_pool], waiting)
+                tasks.create_task(buying, name=f"buy {name}")
         self._trigger_later(again=True)
         return plan
 
@@ -153,9 +158,9 @@ class Provisioner:
             found.append((name, planned))
         return found
 
-    async def _buy(self, name: str, planned: PlannedClaim, waiting: dict[str, Pod]) -> None:
-        pool = self._on.mirror.node_pools.get(planned.node_pool)
-        if pool is None:
+    async def _buy(self, name: str, planned: PlannedClaim, pool: NodePool, waiting: dict[str, Pod]) -> None:
+        now = self._on.mirror.node_pools.get(planned.node_pool)
+        if now is None or now.metadata.uid != pool.metadata.uid:
             self._log.info("the NodePool is gone, its claim is not made", nodepool=planned.node_pool)
             return
         try:

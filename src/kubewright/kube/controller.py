@@ -155,6 +155,7 @@ class Singleton:
             return await step()
 
         self.name = name
+        self.workers = 1
         self._controller = Controller(name, reconcile, base_delay=base_delay, max_delay=max_delay, hooks=hooks)
 
     def listen(self, hooks: ControllerHooks) -> None:

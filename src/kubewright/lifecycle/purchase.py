@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Collection
 from datetime import datetime
 
+from kubewright.api import hash as pool_hash
 from kubewright.api import labels, quantity
 from kubewright.api.karpenter import NodeClaim, NodeClaimSpec, NodePool, ResourceRequests
 from kubewright.api.meta import ObjectMeta, OwnerReference
@@ -40,7 +41,10 @@ def name_for(planned: PlannedClaim, now: datetime, taken: Collection[str]) -> st
 
 
 def node_claim(planned: PlannedClaim, pool: NodePool, name: str) -> NodeClaim:
-    """The object to create. It has our finalizer from the start, so that nothing is bought for a claim that may vanish."""
+    """The object to create. It has our finalizer from the start, so that nothing is bought for a claim that may vanish.
+
+    `pool` is the NodePool as it was planned from: its hash says what the machine was bought as.
+    """
     owner = OwnerReference(
         api_version=NodePool.RESOURCE.api_version,
         kind=NodePool.RESOURCE.kind,
@@ -53,7 +57,12 @@ def node_claim(planned: PlannedClaim, pool: NodePool, name: str) -> NodeClaim:
         metadata=ObjectMeta(
             name=name,
             labels=dict(planned.labels),
-            annotations={**planned.annotations, labels.MIN_VALUES_RELAXED: relaxed},
+            annotations={
+                **planned.annotations,
+                labels.NODEPOOL_HASH: pool_hash.node_pool_hash(pool),
+                labels.NODEPOOL_HASH_VERSION: pool_hash.NODE_POOL_HASH_VERSION,
+                labels.MIN_VALUES_RELAXED: relaxed,
+            },
             finalizers=(labels.TERMINATION_FINALIZER,),
             owner_references=(owner,),
         ),

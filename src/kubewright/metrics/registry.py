@@ -27,7 +27,10 @@ prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Registry:
-    """The metrics of one process (or of one simulated operator: nothing is global)."""
+    """The metrics of one process (or of one simulated operator: nothing is global).
+
+    A metric appears when it is first written: what nothing writes yet is not shown as a zero.
+    """
 
     def __init__(self, table: Sequence[Metric] = TABLE) -> None:
         self._metrics = {metric.name: metric for metric in table}
@@ -42,8 +45,6 @@ class Registry:
             elif metric.kind is Kind.SUMMARY:
                 self._summaries[metric.name] = summary = _Summary(metric)
                 self._registry.register(summary)
-            else:
-                self._library[metric.name] = _make(metric, self._registry)
 
     def inc(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
         """Count `amount` on a counter."""
@@ -134,9 +135,11 @@ class Registry:
         values = self._values(name, labels)
         child = self._children.get((name, values))
         if child is None:
-            if self._metrics[name].kind is not kind or name not in self._library:
+            if self._metrics[name].kind is not kind or name in self._wide or name in self._summaries:
                 raise ValueError(f"metric {name} is a {self._metrics[name].kind}, not a {kind}")
-            metric = self._library[name]
+            metric = self._library.get(name)
+            if metric is None:
+                metric = self._library[name] = _make(self._metrics[name], self._registry)
             child = self._children[name, values] = metric.labels(*values) if values else metric
         elif self._metrics[name].kind is not kind:
             raise ValueError(f"metric {name} is a {self._metrics[name].kind}, not a {kind}")
@@ -215,4 +218,5 @@ class _Summary(Collector):
                 family.add_sample(self._metric.name, labels | {"quantile": f"{quantile:g}"}, ordered[index])
             family.add_sample(f"{self._metric.name}_sum", labels, state.sum)
             family.add_sample(f"{self._metric.name}_count", labels, state.count)
-        yield family
+        if self.states:
+            yield family

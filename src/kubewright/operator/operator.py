@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from kubewright.clock import Clock
-from kubewright.cloud.provider import CloudProvider, background
+from kubewright.cloud.provider import Background, CloudProvider, background
 from kubewright.controllers.actor import Actor
 from kubewright.controllers.ages import Collection, Expiration
 from kubewright.controllers.claims import ClaimLifecycle
@@ -18,15 +18,20 @@ from kubewright.controllers.disruption import VALIDATION_DELAY, Disruption
 from kubewright.controllers.evictions import EvictionQueue
 from kubewright.controllers.nodes import NodeTermination
 from kubewright.controllers.podevents import PodEvents
+from kubewright.controllers.podtimes import PodTimes
 from kubewright.controllers.pools import Hydration, PoolCounter, PoolStatus
 from kubewright.controllers.provisioner import Ask, Decide, Provisioner, Say
 from kubewright.errors import KubewrightError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.events import Recorder
+from kubewright.kube.instruments import ControllerMetrics
 from kubewright.metrics import Registry
 from kubewright.operator import deciding
 from kubewright.settings import Settings
 from kubewright.state.mirror import Mirror
+
+FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 1.0, 60.0
+"""Between two starts of a part of the provider that fails in ways it should not."""
 
 
 class Runs(Protocol):
@@ -54,18 +59,18 @@ class Operator:
         say: Say | None = None,
     ) -> None:
         self.registry = registry or Registry()
-        self.mirror = Mirror(client, provider, clock)
+        self.mirror = Mirror(client, provider, clock, failed=lambda error: self._provider_failed("instance_types", error))
         self._recorder = Recorder(client, clock)
         self._provider = provider
         self._clock = clock
         self._log = structlog.get_logger("kubewright.operator")
-        actor = Actor(client, self._recorder, self._count, self._measure)
+        actor = Actor(client, self._recorder, self._count, self._measure, self._observe)
         self.context = Context(client, provider, self.mirror, actor, clock, settings)
         evictions = EvictionQueue(self.context)
         solver = deciding.Solver(settings, provider)
         self.provisioner = Provisioner(self.context, decide or solver.decide, ask or solver.ask, say or solver.say)
         self.disruption = Disruption(self.context, validation_delay=validation_delay)
-        self._controllers: Sequence[Runs] = (
+        keyed = (
             PoolStatus(self.context),
             PoolCounter(self.context),
             ClaimLifecycle(self.context),
@@ -76,9 +81,12 @@ class Operator:
             Expiration(self.context),
             Collection(self.context),
             Hydration(self.context),
-            self.provisioner,
             self.disruption,
         )
+        self._controllers: Sequence[Runs] = (*keyed, self.provisioner)
+        for part in keyed:
+            part.controller.listen(ControllerMetrics(self.registry, part.controller.name, part.controller.workers))
+        PodTimes(self.context)
 
     @property
     def ready_checks(self) -> Mapping[str, Callable[[], bool]]:
@@ -100,7 +108,7 @@ class Operator:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._recorder.run(), name="events")
             for part in background(self._provider):
-                tasks.create_task(part.run(), name=part.name)
+                tasks.create_task(self._keep_running(part), name=part.name)
             for controller in self._controllers:
                 tasks.create_task(controller.run(), name=type(controller).__name__)
 
@@ -128,6 +136,32 @@ class Operator:
             if len(group.exceptions) == 1 and isinstance(group.exceptions[0], KubewrightError):
                 raise group.exceptions[0] from None
             raise
+
+    async def _keep_running(self, part: Background) -> None:
+        """A provider may be anybody's: a part of it that fails is started again later, and the operator goes on without it."""
+        failures = 0
+        while True:
+            try:
+                return await part.run()
+            except Exception as error:  # noqa: BLE001 — whatever it is: it is logged, counted, and the part comes back
+                delay_s = min(FIRST_BACK_OFF_S * 2 ** min(failures, 10), LAST_BACK_OFF_S)
+                failures += 1
+                self._log.error(
+                    "a part of the cloud provider failed, starting it again",
+                    part=part.name,
+                    error=str(error) or repr(error),
+                    retry_after_s=delay_s,
+                    exc_info=error,
+                )
+                self._provider_failed(part.name, error)
+                await asyncio.sleep(delay_s)
+
+    def _provider_failed(self, method: str, error: Exception) -> None:
+        labelled = {"controller": "", "method": method, "provider": self._provider.name, "error": type(error).__name__}
+        self.registry.inc("karpenter_cloudprovider_errors_total", **labelled)
+
+    def _observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        self.registry.observe(f"karpenter_{name}", value, **labels)
 
     def _measure(self, name: str, value: float, labels: Mapping[str, str]) -> None:
         self.registry.set(f"karpenter_{name}", value, **labels)

@@ -16,6 +16,7 @@ from kubewright.errors import ConfigError
 from kubewright.kube import config
 from kubewright.kube.client import KubeClient
 from kubewright.kube.http import HttpClient
+from kubewright.kube.instruments import ClientMetrics
 from kubewright.kube.leases import LeaderElector
 from kubewright.metrics import Registry
 from kubewright.metrics.server import serve
@@ -39,7 +40,9 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
         log.warning(warning)
     clock = Clock()
     connection = config.load(options.kubeconfig, options.context)
-    client = HttpClient(connection, qps=options.kube_client_qps, burst=options.kube_client_burst)
+    registry = registry or Registry()
+    hooks = ClientMetrics(registry)
+    client = HttpClient(connection, qps=options.kube_client_qps, burst=options.kube_client_burst, hooks=hooks)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(client.close)
         provider = await make_provider(client, clock)
@@ -53,7 +56,7 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
                 health_port=options.health_probe_port,
             )
         )
-        work = operator.run() if not options.leader_election else operator.lead(_elector(options, client, clock).run)
+        work = operator.run() if not options.leader_election else operator.lead(_leading(options, client, clock, registry))
         await until_signalled(work)
 
 
@@ -78,6 +81,29 @@ async def until_signalled(work: Awaitable[None]) -> None:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+def _leading(
+    options: Options, client: KubeClient, clock: Clock, registry: Registry
+) -> Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]:
+    """What `Operator.lead` wants: the election, with `leader_election_master_status` kept true."""
+    elector = _elector(options, client, clock)
+
+    def show(leads: float) -> None:
+        registry.set("leader_election_master_status", leads, name=options.leader_election_name)
+
+    async def led(lead: Callable[[], Awaitable[None]]) -> None:
+        async def leading() -> None:
+            show(1)
+            try:
+                await lead()
+            finally:
+                show(0)
+
+        show(0)
+        await elector.run(leading)
+
+    return led
 
 
 def _elector(options: Options, client: KubeClient, clock: Clock) -> LeaderElector:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+import structlog
+
 from kubewright.api import labels
 from kubewright.api.core import (
     CSINode,
@@ -39,6 +41,9 @@ from kubewright.solver.problem import Pool, Snapshot, StateNode, Surroundings
 ASSUMED_FOR = timedelta(seconds=15)
 """How long a NodeClaim we created is believed in before a watch shows it. Source: spec/scheduling 4.8, state.nodeclaimgc."""
 
+SILENT_FOR = timedelta(minutes=2)
+"""The API server says something on every watch about once a minute, be it a bookmark; a watch silent twice as long is stale."""
+
 T = TypeVar("T", bound=Object)
 
 _SURROUNDINGS: Mapping[str, type[Object]] = {
@@ -58,9 +63,14 @@ _SURROUNDINGS: Mapping[str, type[Object]] = {
 class Mirror:
     """What the API server has, as of the last watch event; `run` keeps it so."""
 
-    def __init__(self, client: KubeClient, provider: CloudProvider, clock: Clock) -> None:
+    def __init__(
+        self, client: KubeClient, provider: CloudProvider, clock: Clock, *, failed: Callable[[Exception], None] = lambda _: None
+    ) -> None:
+        """`failed` hears of errors that the provider should not have raised."""
         self._provider = provider
         self._clock = clock
+        self._failed = failed
+        self._log = structlog.get_logger("kubewright.state")
         self.pods = Informer(client, Pod)
         self.nodes = Informer(client, Node)
         self.node_claims = Informer(client, NodeClaim)
@@ -157,6 +167,11 @@ class Mirror:
         }
         return tuple(sorted(waiting | self._assumed.keys()))
 
+    def silent(self) -> tuple[str, ...]:
+        """Kinds whose watch has said nothing for too long, by name: what ends machines must not act on what they last said."""
+        silences = ((i.kind.RESOURCE.kind, i.silence()) for i in self.informers)
+        return tuple(sorted(kind for kind, silence in silences if silence is None or silence > SILENT_FOR))
+
     def snapshot(self, now: datetime) -> Snapshot:
         """The cluster now, with the pools as `refresh_pools` last found them.
 
@@ -180,6 +195,12 @@ class Mirror:
                 found.append(Pool(pool, await self._provider.instance_types(pool)))
             except KubewrightError as error:  # one pool that cannot be asked about must not hold up the others
                 found.append(Pool(pool, problem=str(error)))
+            except Exception as error:  # noqa: BLE001 — a provider may be anybody's; its bugs must not end the operator
+                self._log.error(
+                    "the provider failed to say what a NodePool can buy", nodepool=pool.name, error=repr(error), exc_info=error
+                )
+                self._failed(error)
+                found.append(Pool(pool, problem=f"the cloud provider failed: {error!r}"))
         self._pools = tuple(found)
         return self._pools
 

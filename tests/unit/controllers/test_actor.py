@@ -59,6 +59,16 @@ def test_what_another_has_changed_is_a_conflict_whatever_the_kind_of_patch(chang
     with_node(story)
 
 
+def test_taints_are_not_written_over_a_change_that_left_them_in_their_places():
+    async def story(store, client, actor):
+        before = await client.get(Node, "n-1")
+        store.patch("v1", "Node", "", "n-1", MergePatch({"metadata": {"labels": {"x": "y"}}}))
+        with pytest.raises(Conflict):
+            await actor.update(before, nodes.with_taints(before, (*before.spec.taints, OURS)))
+
+    with_node(story)
+
+
 def test_without_the_lock_a_difference_is_written_over_what_others_did():
     async def story(store, client, actor):
         before = await client.get(Node, "n-1")

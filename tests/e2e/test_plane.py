@@ -131,7 +131,7 @@ def test_the_pods_of_a_job_complete(plane: Plane, namespace: str, node: str) -> 
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     container = {"name": "c", "image": "pretend"}
     template = {
-        "metadata": {"annotations": {"kubewright.sh/runs-for": "10ms"}},
+        "metadata": {"annotations": {"kubewright.sh/sim-duration": "10ms"}},
         "spec": {
             "restartPolicy": "Never",
             "nodeSelector": {"kubernetes.io/hostname": node},

@@ -29,7 +29,7 @@ APIS = {
     "PodDisruptionBudget": "policy/v1",
     "Pod": "v1",
 }
-RUN = {"kubewright.sh/runs-for": "1s", "kubewright.sh/sim-duration": "1s"}
+RUN = {"kubewright.sh/sim-duration": "1s"}
 """How kwok's stage and the pretend kubelet are told that a job's pod ends."""
 
 DRAWN = {

@@ -8,7 +8,8 @@ from kubewright import logs
 from kubewright.cli.sandbox import EXAMPLE, read
 from kubewright.clock import Clock
 from kubewright.sim import loop
-from kubewright.sim.sandbox import PRESETS, Report, Sandbox
+from kubewright.sim.report import Report
+from kubewright.sim.sandbox import PRESETS, Sandbox
 
 LIMIT = timedelta(hours=2)
 
@@ -24,9 +25,9 @@ def play(seed: int = 0, faults: str = "none") -> tuple[list[str], Report]:
         narrator = box.narrator(told.append)
         async with box.running():
             start = clock.now()
-            box.apply(manifests)
+            box.apply(manifests, steps)
             quiet = await box.play(steps, narrator, LIMIT)
-            return box.report(start, narrator, limit_reached=not quiet)
+            return box.report(start, narrator, quiet=quiet)
 
     return told, loop.run(story())
 
@@ -34,14 +35,14 @@ def play(seed: int = 0, faults: str = "none") -> tuple[list[str], Report]:
 def test_the_example_runs_everything_and_keeps_only_what_three_replicas_need() -> None:
     told, report = play()
     assert not report.pending
-    assert not report.limit_reached
+    assert report.quiet
     assert sum(row.pods.get("shop/web", 0) for row in report.nodes) == 3
     assert {row.node_pool for row in report.nodes} == {"general"}
     zones = [row.zone for row in report.nodes if row.pods.get("shop/web")]
     assert len(zones) == len(set(zones)) == 3
-    assert sum(ran.get("shop/nightly", 0) for ran in report.ran.values()) > 200, "the interrupted pods ran again"
+    assert sum(row.pods.get("shop/nightly", 0) for row in report.machines) > 200, "the interrupted pods ran again"
     assert any("SpotInterrupted" in line for line in told)
-    live = {b.node_claim for b in report.bills if b.end is None}
+    live = {row.name for row in report.machines if row.running}
     assert live == {row.name for row in report.nodes}, "every machine that is paid for is a node"
 
 
@@ -57,4 +58,4 @@ def test_another_seed_tells_another() -> None:
 def test_what_is_hard_is_survived(faults: str) -> None:
     _, report = play(1, faults)
     assert not report.pending
-    assert {b.node_claim for b in report.bills if b.end is None} == {row.name for row in report.nodes}
+    assert {row.name for row in report.machines if row.running} == {row.name for row in report.nodes}

@@ -1,1 +1,3 @@
 """The command line."""
+
+VERSION = "0.1.0"

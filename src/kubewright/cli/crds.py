@@ -3,7 +3,7 @@
 import click
 
 
-@click.command("crds")
+@click.command("crds", short_help="Print the CRDs to install, as YAML.")
 def command() -> None:
     """Print the CRDs (NodePool, NodeClaim, EC2NodeClass) as YAML, ready for `kubectl apply -f -`.
 

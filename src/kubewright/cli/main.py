@@ -9,11 +9,15 @@ from typing import Any, NoReturn
 
 import click
 
+from kubewright.cli import VERSION
+from kubewright.errors import CloudError, ConfigError, ManifestError
+
 COMMANDS = {
     "sandbox": "kubewright.cli.sandbox",
     "run": "kubewright.cli.run",
     "crds": "kubewright.cli.crds",
     "catalogue": "kubewright.cli.catalogue",
+    "version": "kubewright.cli.version",
 }
 
 
@@ -29,24 +33,28 @@ class LazyGroup(click.Group):
         command: click.Command = import_module(COMMANDS[cmd_name]).command
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            raise click.UsageError(f"found {args[0]!r}, which is no command; write one of {', '.join(COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name=None, version="0.1.0", prog_name="kubewright")
+@click.version_option(VERSION, prog_name="kubewright")
 def cli() -> None:
     """Buys and removes the machines of a Kubernetes cluster, in Karpenter's language.
 
     \b
     Watch it work, with nothing but this repository:   kubewright sandbox
     The same with your manifests:                      kubewright sandbox -f DIR
-    Against a cluster:                                 kubewright run
+    A cluster to try kubectl on:                       kubewright sandbox --serve
+    Against a real cluster:                            kubewright run
     The CRDs to install there:                         kubewright crds | kubectl apply -f -
     """  # noqa: D301 (click wants the control character)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit; what people did wrong is told on standard error, without a traceback."""
-    from kubewright.errors import ConfigError, ManifestError  # noqa: PLC0415 (keeps --help quick)
-
     try:
         result: Any = cli.main(args=arguments, prog_name="kubewright", standalone_mode=False)
     except click.exceptions.Abort:
@@ -54,9 +62,29 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except click.ClickException as wrong:
         wrong.show()
         sys.exit(2)
-    except (ManifestError, ConfigError) as wrong:
-        click.echo(str(wrong), err=True)
-        sys.exit(2)
+    except (ManifestError, ConfigError, CloudError) as wrong:
+        sys.exit(_told([wrong]))
+    except ExceptionGroup as group:
+        # Where tasks run side by side, errors come out in groups; what people did wrong is told all the same.
+        inner = leaves(group)
+        wrongs = [e for e in inner if isinstance(e, ManifestError | ConfigError)]
+        if not wrongs or len(wrongs) < len(inner):
+            raise
+        sys.exit(_told(wrongs))
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _told(wrongs: list[Any]) -> int:
+    """Say what is wrong; the exit code."""
+    for wrong in wrongs:
+        click.echo(str(wrong), err=True)
+    return 1 if any(isinstance(w, CloudError) for w in wrongs) else 2
+
+
+def leaves(error: Exception) -> list[Exception]:
+    """The errors in a group of groups."""
+    if isinstance(error, ExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in leaves(inner)]
+    return [error]

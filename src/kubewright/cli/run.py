@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kubewright.cli import stock
 from kubewright.errors import ConfigError
 
 if TYPE_CHECKING:
     from kubewright.clock import Clock
+    from kubewright.cloud.aws.catalogue import Catalogue
     from kubewright.cloud.provider import CloudProvider
     from kubewright.kube.client import KubeClient
     from kubewright.operator import Options
 
 
-@click.command("run", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.command(
+    "run",
+    short_help="Run the operator on a real cluster.",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
 @click.option(
     "--cloud",
     default="aws",
@@ -32,9 +38,15 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="fake-ec2 only: a file for its account, so that an operator started again finds its machines.",
 )
+@stock.option
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def command(
-    cloud: str, fake_launch_seconds: float, fake_join_seconds: float, fake_state: Path | None, flags: tuple[str, ...]
+    cloud: str,
+    fake_launch_seconds: float,
+    fake_join_seconds: float,
+    fake_state: Path | None,
+    catalogue: Path | None,
+    flags: tuple[str, ...],
 ) -> int:
     """Run the operator on the cluster that KUBECONFIG, ~/.kube/config or the pod's service account names.
 
@@ -49,28 +61,31 @@ def command(
 
     options = operator.parse(flags, os.environ)
     outputs = tuple(filter(None, options.log_output_paths.split(",")))
+    known = stock.load(catalogue)
     close = logs.configure(level=options.log_level, outputs=outputs)
     try:
-        asyncio.run(operator.run(options, _maker(cloud, options, fake_launch_seconds, fake_join_seconds, fake_state)))
+        asyncio.run(operator.run(options, _maker(cloud, options, fake_launch_seconds, fake_join_seconds, fake_state, known)))
     finally:
         close()
     return 0
 
 
-def _maker(cloud: str, options: "Options", launch_s: float, join_s: float, state: Path | None):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _maker(cloud: str, options: "Options", launch_s: float, join_s: float, state: Path | None, known: "Catalogue"):  # type: ignore[no-untyped-def]  # noqa: ANN202
     if cloud == "fake-ec2":
         from kubewright.sim.plane import fake_ec2  # noqa: PLC0415
 
-        return lambda client, clock: fake_ec2(client, clock, options.settings, launch_s=launch_s, join_s=join_s, state=state)
+        return lambda client, clock: fake_ec2(
+            client, clock, options.settings, launch_s=launch_s, join_s=join_s, state=state, known=known
+        )
     if cloud == "aws":
-        return lambda client, clock: _aws(client, clock, options)
+        return lambda client, clock: _aws(client, clock, options, known)
     raise ConfigError(f"--cloud: found {cloud!r}; write aws or fake-ec2")
 
 
-async def _aws(client: "KubeClient", clock: "Clock", options: "Options") -> "CloudProvider":
+async def _aws(client: "KubeClient", clock: "Clock", options: "Options", known: "Catalogue") -> "CloudProvider":
     from kubewright.cloud.aws import settings  # noqa: PLC0415
     from kubewright.cloud.aws.boto import BotoApi, region  # noqa: PLC0415
     from kubewright.cloud.aws.provider import AwsProvider  # noqa: PLC0415
 
     aws = settings.read(options.provider, region())
-    return AwsProvider(BotoApi(aws.region), client, clock, options.settings, aws)
+    return AwsProvider(BotoApi(aws.region), client, clock, options.settings, aws, known=known)

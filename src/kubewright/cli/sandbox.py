@@ -1,98 +1,109 @@
 """`kubewright sandbox`: a cluster and a cloud in memory, the production operator on them, and what came of it as a table."""
 
-import asyncio
-import sys
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
+from kubewright.cli import stock
 from kubewright.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kubewright.api.manifests import Manifest
-    from kubewright.sim.sandbox import Report, Sandbox
+    from kubewright.cloud.aws.catalogue import Catalogue
+    from kubewright.sim.report import Report
+    from kubewright.sim.sandbox import Sandbox
     from kubewright.sim.scenario import Step
 
 EXAMPLE = Path(__file__).parent.parent / "sim" / "example"
+CONTEXT = "kubewright-sandbox"
+LIMIT = timedelta(hours=1)
 
 
-@click.command("sandbox")
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags, read."""
+
+    paths: tuple[str, ...]
+    seed: int
+    faults: str
+    limit: timedelta | None
+    """None: until somebody ends it."""
+    real_time: bool
+    serve: bool
+    port: int
+    kubeconfig: Path
+    launch_s: float | None
+    join_s: float | None
+    known: Any
+    """The Catalogue."""
+    verbose: bool
+
+
+@click.command("sandbox", short_help="Run kubewright on a Kubernetes and an EC2 in memory.")
 @click.option(
     "-f", "--filename", "paths", multiple=True, help="Manifests: a file or a directory; repeatable. [default: the bundled shop]"
 )
 @click.option("--seed", default=0, show_default=True, help="Chance, wherever there is any; the same seed gives the same log.")
 @click.option("--faults", default="none", show_default=True, help="What is hard: none, spot-storm, scarce, throttled, flaky.")
-@click.option("--for", "limit", default="60m", show_default=True, help="End after this much cluster time, quiet or not.")
+@click.option(
+    "--for", "limit", default=None, help="End after this much cluster time, quiet or not. [default: 60m; --serve: never]"
+)
 @click.option("--real-time", is_flag=True, help="Let cluster time pass as the wall clock does.")
 @click.option("--serve", is_flag=True, help="Serve the cluster to kubectl, on the wall clock, until interrupted.")
-@click.option("--port", default=0, show_default=True, help="Port for --serve; 0 takes a free one.")
+@click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="For --serve; 0 takes a free one.")
 @click.option(
-    "--kubeconfig", default="kubewright-sandbox.kubeconfig", show_default=True, help="Where --serve writes its kubeconfig."
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="kubewright-sandbox.kubeconfig",
+    show_default=True,
+    help="Where --serve writes its kubeconfig; it is taken away at the end.",
 )
+@click.option(
+    "--launch-seconds", "launch_s", type=click.FloatRange(0), help="From a purchase to a running machine. [default: 15-25]"
+)
+@click.option("--join-seconds", "join_s", type=click.FloatRange(0), help="From a running machine to its Node. [default: 20-25]")
+@stock.option
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="The operator's own log, too, on standard error.")
-def command(
-    paths: tuple[str, ...],
-    seed: int,
-    faults: str,
-    limit: str,
-    real_time: bool,
-    serve: bool,
-    port: int,
-    kubeconfig: str,
-    output: str,
-    verbose: bool,
-) -> int:
+def command(limit: str | None, catalogue: Path | None, output: str, **flags: Any) -> int:
     """Run kubewright on a Kubernetes and an EC2 in memory.
 
     The manifests are applied, pods pend, machines are bought, register and run them; the run ends when nothing more happens,
     with what is there and what it cost. Nothing outside this process is touched. A document of kind Scenario among the manifests
     (sandbox.kubewright.sh/v1; the bundled example has one) says what happens later: scale, apply, delete, interrupt.
 
-    Exit code: 0 when every pod found a place, 1 when some did not, 2 when the manifests or flags are wrong.
+    Exit code: 0 when every pod found a place and every step could be done, 1 when not, 2 when the manifests or flags are wrong,
+    and then nothing was applied. With --serve, 0 when it is ended.
     """
-    from kubewright.api import duration  # noqa: PLC0415 (so that --help is quick)
-    from kubewright.sim import loop  # noqa: PLC0415
+    from kubewright.sim import loop  # noqa: PLC0415 (so that --help is quick)
     from kubewright.sim.sandbox import PRESETS  # noqa: PLC0415
 
-    if faults not in PRESETS:
-        raise ConfigError(f"--faults: found {faults!r}; write one of {', '.join(PRESETS)}")
-    try:
-        lasts = duration.parse(limit)
-    except ValueError as wrong:
-        raise ConfigError(f"--for: {wrong}; write for example 30m") from None
+    if flags["faults"] not in PRESETS:
+        raise ConfigError(f"--faults: found {flags['faults']!r}; write one of {', '.join(PRESETS)}")
+    lasts = _limit(limit) if limit is not None else None if flags["serve"] else LIMIT
+    wanted = Wanted(limit=lasts, known=stock.load(catalogue), **flags)
     began = time.monotonic()
-    manifests, steps = read(paths or (str(EXAMPLE),))
-    report = loop.run(
-        _run(
-            manifests,
-            steps,
-            seed,
-            faults,
-            lasts,
-            serve=serve,
-            port=port,
-            kubeconfig=kubeconfig,
-            verbose=verbose,
-            say=_say(output),
-        ),
-        real_time=real_time or serve,
-    )
-    if output == "json":
-        import msgspec  # noqa: PLC0415
+    manifests, steps = read(wanted.paths or (str(EXAMPLE),))
+    # With -o json the answer alone goes to standard output.
+    story = _run(wanted, manifests, steps, say=lambda line: click.echo(line, err=output == "json"))
+    report = loop.run(story, real_time=wanted.real_time or wanted.serve)
+    _close(report, wanted, output, time.monotonic() - began)
+    return 0 if wanted.serve or not (report.pending or report.failed_steps) else 1
 
-        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
-    else:
-        from rich.console import Console  # noqa: PLC0415
 
-        show(report, Console(width=None if sys.stdout.isatty() else 130), time.monotonic() - began)
-    return 1 if report.pending else 0
+def _limit(text: str) -> timedelta:
+    from kubewright.api import duration  # noqa: PLC0415
+
+    with contextlib.suppress(ValueError):
+        found = duration.parse(text)
+        if found > timedelta():
+            return found
+    raise ConfigError(f"--for: found {text!r}; write a duration, for example 30m or 2h")
 
 
 def read(paths: tuple[str, ...]) -> tuple[list["Manifest"], tuple["Step", ...]]:
@@ -107,151 +118,85 @@ def read(paths: tuple[str, ...]) -> tuple[list["Manifest"], tuple["Step", ...]]:
     return [m for m in found if m not in plays], tuple(sorted(steps, key=lambda s: s.after))
 
 
-async def _run(
-    manifests: list["Manifest"],
-    steps: tuple["Step", ...],
-    seed: int,
-    faults: str,
-    limit: timedelta,
-    *,
-    serve: bool,
-    port: int,
-    kubeconfig: str,
-    verbose: bool,
-    say: Callable[[str], None],
-) -> "Report":
+async def _run(wanted: Wanted, manifests: list["Manifest"], steps: tuple["Step", ...], say: Callable[[str], None]) -> "Report":
     from kubewright import logs  # noqa: PLC0415
     from kubewright.clock import Clock  # noqa: PLC0415
+    from kubewright.operator.process import until_signalled  # noqa: PLC0415
     from kubewright.sim import loop  # noqa: PLC0415
-    from kubewright.sim.sandbox import PRESETS, Sandbox  # noqa: PLC0415
 
-    clock = Clock() if serve else Clock(loop.EPOCH)
-    logs.configure(clock=clock, level="debug" if verbose else "error", outputs=("stderr",))
-    box = Sandbox(clock, seed=seed, faults=PRESETS[faults])
+    is_live = wanted.serve or wanted.real_time
+    clock = Clock() if is_live else Clock(loop.EPOCH)
+    logs.configure(clock=clock, level="debug" if wanted.verbose else "error", outputs=("stderr",))
+    box = _box(wanted, clock)
     narrator = box.narrator(say)
+    quiet = False
+
+    async def play() -> None:
+        nonlocal quiet
+        quiet = await box.play(steps, narrator, wanted.limit)
+
     async with box.running():
         start = clock.now()
-        box.apply(manifests)
-        narrator.tell(clock.now(), f"applied {len(manifests)} objects")
-        if serve:
-            quiet = await _serve(box, narrator.tell, port, kubeconfig, say)
-        else:
-            quiet = await box.play(steps, narrator, limit)
-        return box.report(start, narrator, limit_reached=not quiet)
+        box.apply(manifests, steps)
+        narrator.tell(start, f"applied {len(manifests)} objects")
+        async with _served(box, wanted, say) if wanted.serve else contextlib.nullcontext():
+            # Virtual time has no signals; there an interrupt ends the process.
+            await (until_signalled(play()) if is_live else play())
+            narrator.tell(clock.now())
+        return box.report(start, narrator, quiet=quiet)
 
 
-async def _serve(box: "Sandbox", tell: Callable[..., None], port: int, kubeconfig: str, say: Callable[[str], None]) -> bool:
-    from kubewright.operator.process import until_signalled  # noqa: PLC0415
+def _box(wanted: Wanted, clock: Any) -> "Sandbox":
+    from kubewright.sim.joiner import JoinerSettings  # noqa: PLC0415
+    from kubewright.sim.sandbox import PRESETS, Sandbox  # noqa: PLC0415
+
+    faults, joining = PRESETS[wanted.faults], JoinerSettings()
+    if wanted.launch_s is not None:
+        faults = msgspec.structs.replace(faults, launch_s=wanted.launch_s, launch_jitter_s=0.0)
+    if wanted.join_s is not None:
+        joining = msgspec.structs.replace(joining, join_s=wanted.join_s, join_jitter_s=0.0)
+    return Sandbox(clock, seed=wanted.seed, faults=faults, known=wanted.known, joining=joining)
+
+
+@contextlib.asynccontextmanager
+async def _served(box: "Sandbox", wanted: Wanted, say: Callable[[str], None]) -> AsyncIterator[None]:
+    """The API server over HTTP and the kubeconfig for it, while the block runs.
+
+    Raises:
+        ConfigError: the port is taken, or the kubeconfig cannot or must not be written.
+    """
     from kubewright.sim.apiserver import http  # noqa: PLC0415
 
-    server = await http.serve(box.store, "127.0.0.1", port)
+    path = wanted.kubeconfig.absolute()
+    if path.exists() and f"current-context: {CONTEXT}" not in path.read_text(encoding="utf-8", errors="replace"):
+        raise ConfigError(f"--kubeconfig: found {str(path)!r}, which is not the sandbox's and is left alone; write another path")
     try:
-        path = Path(kubeconfig).absolute()  # noqa: ASYNC240 (once, at the start)
-        http.write_kubeconfig(path, server.url)
-        say(f"serving the cluster at {server.url}; in another shell:  export KUBECONFIG={path}  and then kubectl; Ctrl-C ends it")
-
-        async def narrate() -> None:
-            while True:
-                tell(box.clock.now())
-                await asyncio.sleep(1)
-
-        await until_signalled(narrate())
+        server = await http.serve(box.store, "127.0.0.1", wanted.port)
+    except OSError as error:
+        raise ConfigError(f"--port: found {wanted.port}, which cannot be used ({error.strerror}); write another or 0") from error
+    try:
+        try:
+            http.write_kubeconfig(path, server.url, name=CONTEXT)
+        except OSError as error:
+            raise ConfigError(f"--kubeconfig: {path}: {error.strerror}; write a path that can be written") from error
+        say(f"The cluster is served at {server.url} until Ctrl-C. In another shell:")
+        say(f"    export KUBECONFIG={path}")
+        say("    kubectl get nodepools,nodeclaims,nodes,pods -A")
+        yield
     finally:
         await server.close()
-    return True
+        if path.exists() and server.url in path.read_text(encoding="utf-8", errors="replace"):
+            path.unlink()
 
 
-def _say(output: str) -> Callable[[str], None]:
-    # With -o json the answer alone goes to standard output.
-    return lambda line: click.echo(line, err=output == "json")
+def _close(report: "Report", wanted: Wanted, output: str, seconds: float) -> None:
+    known: Catalogue = wanted.known
+    if output == "json":
+        catalogue = {"source": known.source, "date": known.date}
+        told = {"seed": wanted.seed, "faults": wanted.faults, "catalogue": catalogue, **msgspec.to_builtins(report)}
+        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+        return
+    from kubewright.cli import tables  # noqa: PLC0415 (rich is slow to import)
 
-
-def show(report: "Report", console: "Console", seconds: float) -> None:
-    """The closing tables."""
-    from rich.table import Table  # noqa: PLC0415
-
-    console.print()
-    now = Table(title="Nodes at the end", title_justify="left")
-    for column, justify in (
-        ("node", "left"),
-        ("pool", "left"),
-        ("type", "left"),
-        ("zone", "left"),
-        ("capacity", "left"),
-        ("pods", "right"),
-        ("$/h", "right"),
-    ):
-        now.add_column(column, justify="right" if justify == "right" else "left", no_wrap=True)
-    now.add_column("what runs there")
-    for row in report.nodes:
-        cells = (
-            row.name,
-            row.node_pool,
-            row.instance_type,
-            row.zone,
-            row.capacity_type,
-            str(sum(row.pods.values())),
-            f"{row.usd_per_hour:.4f}",
-        )
-        now.add_row(*cells, _counts(row.pods))
-    now.add_section()
-    total = sum(r.usd_per_hour for r in report.nodes)
-    now.add_row(
-        "total",
-        f"{len(report.nodes)} nodes",
-        "",
-        "",
-        "",
-        str(sum(sum(r.pods.values()) for r in report.nodes)),
-        f"{total:.4f}",
-        "",
-    )
-    console.print(now)
-
-    bills = Table(title="Every machine of the run", title_justify="left")
-    for name in ("machine", "pool", "type", "zone", "capacity"):
-        bills.add_column(name, no_wrap=True)
-    for name in ("minutes", "$"):
-        bills.add_column(name, justify="right", no_wrap=True)
-    bills.add_column("pods that ran there")
-    for bill in report.bills:
-        cells = (
-            bill.node_claim,
-            bill.node_pool,
-            bill.instance_type,
-            bill.zone,
-            bill.capacity_type,
-            f"{bill.hours * 60:.1f}",
-            f"{bill.usd:.4f}",
-        )
-        bills.add_row(*cells, _counts(report.ran.get(bill.node_claim, {})))
-    bills.add_section()
-    bills.add_row(
-        "total",
-        f"{len(report.bills)} machines",
-        "",
-        "",
-        "",
-        f"{sum(b.hours for b in report.bills) * 60:.1f}",
-        f"{sum(b.usd for b in report.bills):.4f}",
-        "",
-    )
-    console.print(bills)
-
-    if report.pending:
-        waiting = Table(title="Pods without a node", title_justify="left")
-        waiting.add_column("pod", no_wrap=True)
-        waiting.add_column("why")
-        for pod, why in sorted(report.pending.items())[:20]:
-            waiting.add_row(pod, why)
-        if len(report.pending) > 20:
-            waiting.add_row(f"and {len(report.pending) - 20} more", "")
-        console.print(waiting)
-    minutes = report.elapsed.total_seconds() / 60
-    ended = "the time was up before the cluster was quiet" if report.limit_reached else "the cluster is quiet"
-    console.print(f"{minutes:.0f} minutes of cluster time in {seconds:.1f} s; {ended}.", highlight=False)
-
-
-def _counts(pods: "dict[str, int] | object") -> str:
-    assert hasattr(pods, "items")
-    return ", ".join(f"{name} {count}" for name, count in sorted(pods.items()))
+    prices = f"Machines cost what AWS listed on {known.date} (`kubewright catalogue list`); spot prices are simulated."
+    tables.show(report, tables.console(), seconds, prices)

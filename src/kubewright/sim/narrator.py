@@ -127,7 +127,9 @@ class Narrator:
         if known.get(labels.INITIALIZED) == "true" and (
             before is None or before["metadata"].get("labels", {}).get(labels.INITIALIZED) != "true"
         ):
-            self._lines.append(f"node {after['metadata']['name']} is ready for pods")
+            node = after["metadata"]["name"]
+            claim = self._claim_of.get(node, "")
+            self._lines.append(f"{claim} is ready for pods" if claim else f"node {node} is ready for pods")
 
     def _event(self, event: Item) -> None:
         reason, about = event.get("reason", ""), event.get("involvedObject", {})

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kubewright.clock import Clock
+from kubewright.cloud.aws.catalogue import Catalogue, embedded
 from kubewright.cloud.aws.provider import AwsProvider
 from kubewright.cloud.provider import Background
 from kubewright.kube.client import KubeClient
@@ -21,11 +22,21 @@ KWOK = {"kwok.x-k8s.io/node": "fake"}
 """The annotation by which kwok knows the Nodes it is to keep alive."""
 
 
+REGION = "us-west-2"
+
+
+def selling_region(known: Catalogue) -> str:
+    """Where the fake EC2 stands: us-west-2, or the first region that the catalogue has."""
+    return REGION if REGION in known.regions else min(known.regions)
+
+
 class FakeCloud(AwsProvider):
     """The AWS provider on a fake EC2 of its own, with the work that joins its machines to the cluster."""
 
-    def __init__(self, ec2: FakeEc2, joiner: Joiner, client: KubeClient, clock: Clock, settings: Settings) -> None:
-        super().__init__(ec2, client, clock, settings, ec2.settings)
+    def __init__(
+        self, ec2: FakeEc2, joiner: Joiner, client: KubeClient, clock: Clock, settings: Settings, known: Catalogue
+    ) -> None:
+        super().__init__(ec2, client, clock, settings, ec2.settings, known=known)
         self._fake = ec2
         self._joiner = joiner
 
@@ -48,12 +59,19 @@ class _Joining:
 
 
 async def fake_ec2(
-    client: KubeClient, clock: Clock, settings: Settings, *, launch_s: float, join_s: float, state: Path | None = None
+    client: KubeClient,
+    clock: Clock,
+    settings: Settings,
+    *,
+    launch_s: float,
+    join_s: float,
+    state: Path | None = None,
+    known: Catalogue | None = None,
 ) -> FakeCloud:
     """A provider whose machines run `launch_s` after they were bought and join `join_s` later, both in seconds.
 
     Calls, terminations and the deletion of a dead machine's Node are no slower than that either. `state` is the file that the
-    account is kept in.
+    account is kept in; `known` is what it sells, the embedded catalogue by default.
 
     Raises:
         ConfigError: `state` is not such a file, or cannot be written.
@@ -65,7 +83,8 @@ async def fake_ec2(
         call_s=min(defaults.call_s, launch_s),
         terminate_s=min(defaults.terminate_s, launch_s),
     )
-    ec2 = FakeEc2(clock, faults=faults, cluster=settings.cluster_name or "sandbox")
+    known = known or embedded()
+    ec2 = FakeEc2(clock, faults=faults, region=selling_region(known), cluster=settings.cluster_name or "sandbox", known=known)
     forget_s = min(JoinerSettings().forget_s, join_s)
     joiner = Joiner(client, clock, JoinerSettings(join_s=join_s, join_jitter_s=0.0, forget_s=forget_s, annotations=KWOK))
     ec2.on_running(joiner.running)
@@ -75,4 +94,4 @@ async def fake_ec2(
         await asyncio.to_thread(keeper.check)
         keeper.restore()
         keeper.keep()
-    return FakeCloud(ec2, joiner, client, clock, settings)
+    return FakeCloud(ec2, joiner, client, clock, settings, known)

@@ -2,16 +2,14 @@
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
-from kubewright.api import crds, labels
+from kubewright.api import crds
 from kubewright.api.manifests import Manifest
 from kubewright.clock import Clock
+from kubewright.cloud.aws.catalogue import Catalogue, embedded
 from kubewright.cloud.aws.provider import AwsProvider
 from kubewright.errors import KubeError, ManifestError
 from kubewright.operator import Operator
@@ -21,8 +19,11 @@ from kubewright.sim.apiserver.store import Store
 from kubewright.sim.cluster import PretendCluster
 from kubewright.sim.ec2 import FakeEc2, Faults
 from kubewright.sim.ec2.machines import Bill
-from kubewright.sim.joiner import Joiner
-from kubewright.sim.narrator import Narrator, workload
+from kubewright.sim.joiner import Joiner, JoinerSettings
+from kubewright.sim.narrator import Narrator
+from kubewright.sim.plane import selling_region
+from kubewright.sim.rehearsal import problems
+from kubewright.sim.report import Report, is_over, report
 from kubewright.sim.scenario import Delete, Interrupt, Scale, Step
 
 QUIET = timedelta(seconds=150)
@@ -38,77 +39,66 @@ PRESETS: Mapping[str, Faults] = {
 """What can be made hard, by name."""
 
 
-class NodeRow(msgspec.Struct, frozen=True):
-    """A node as the closing table shows it."""
-
-    name: str
-    node_pool: str
-    instance_type: str
-    zone: str
-    capacity_type: str
-    pods: Mapping[str, int]
-    """Workload → pods on it."""
-    usd_per_hour: float
-
-
-class Report(msgspec.Struct, frozen=True):
-    """What a run came to."""
-
-    elapsed: timedelta
-    """Simulated."""
-    nodes: Sequence[NodeRow]
-    bills: Sequence[Bill]
-    ran: Mapping[str, Mapping[str, int]]
-    """NodeClaim → workload → pods that ran there at any time."""
-    pending: Mapping[str, str]
-    """Pod → why it has no node."""
-    limit_reached: bool
-    """The time was up before the cluster was quiet."""
-
-
 class Sandbox:
     """A cluster in memory with the operator on it. `async with` runs it; the block drives it.
 
     The same seed and the same calls give the same history.
     """
 
-    def __init__(self, clock: Clock, *, seed: int = 0, faults: Faults | None = None, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        seed: int = 0,
+        faults: Faults | None = None,
+        settings: Settings | None = None,
+        known: Catalogue | None = None,
+        joining: JoinerSettings | None = None,
+    ) -> None:
+        """`known` is what the cloud sells, the embedded catalogue by default, in us-west-2 or its first region."""
         self.clock = clock
         self.settings = settings or Settings(cluster_name="sandbox")
         self.store = Store(clock, seed=seed, crds=tuple(crds.CRDS.values()))
-        self.ec2 = FakeEc2(clock, seed, faults)
+        known = known or embedded()
+        self.ec2 = FakeEc2(clock, seed, faults, region=selling_region(known), known=known)
         self.cluster = PretendCluster(self.store)
+        self._known = known
+        self._joining = joining
         self._seed = seed
+        self._failed: list[str] = []
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Sandbox"]:
-        """Everything runs while the block does; what fails ends the block with its error."""
-        joiner = Joiner(DirectClient(self.store), self.clock, seed=self._seed, died=self.cluster.kill_node)
+        """Everything runs while the block does; what fails here ends the block, and what the block raises comes out as it is."""
+        joiner = Joiner(DirectClient(self.store), self.clock, self._joining, seed=self._seed, died=self.cluster.kill_node)
         self.ec2.on_running(joiner.running)
         self.ec2.on_terminated(joiner.terminated)
         client = DirectClient(self.store)
-        provider = AwsProvider(self.ec2, client, self.clock, self.settings, self.ec2.settings)
+        provider = AwsProvider(self.ec2, client, self.clock, self.settings, self.ec2.settings, known=self._known)
         operator = Operator(client, provider, self.settings, self.clock)
+        raised: Exception | None = None
         async with self.cluster, asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(joiner.run(), name="joiner"), tasks.create_task(operator.run(), name="operator")]
             try:
                 yield self
+            except Exception as error:  # noqa: BLE001  # raised again below, outside the group that would wrap it
+                raised = error
             finally:
                 for task in reversed(work):
                     task.cancel()
+        if raised is not None:
+            raise raised
 
-    def apply(self, manifests: Sequence[Manifest]) -> None:
-        """Create or update every object, or none.
+    def apply(self, manifests: Sequence[Manifest], steps: Sequence[Step] = ()) -> None:
+        """Create or update every object, or none; `steps` are only looked through.
 
         Raises:
-            ManifestError: the API server refuses some of them; nothing was changed.
+            ManifestError: the API server refuses some of them, or a step cannot be done; nothing was changed.
         """
-        ordered = sorted(manifests, key=lambda m: _RANK.get(m.object["kind"], 9))
-        made = {m.object["metadata"]["name"] for m in ordered if m.object["kind"] == "Namespace"}
-        problems = [p for m in ordered for p in self._refusals(m, made)]
-        if problems:
-            raise ManifestError(problems)
-        for manifest in ordered:
+        found = problems(self.store, manifests, steps)
+        if found:
+            raise ManifestError(found)
+        for manifest in sorted(manifests, key=lambda m: _RANK.get(m.object["kind"], 9)):
             self.put(manifest.object)
 
     def put(self, obj: Mapping[str, Any]) -> None:
@@ -127,72 +117,60 @@ class Sandbox:
                 {key: whole[key] for key in whole if key not in ("apiVersion", "kind", "status")},
             )
 
-    def do(self, action: Mapping[str, Any] | Scale | Delete | Interrupt) -> None:
-        """Carry out what a scenario's step says."""
-        match action:
-            case Scale():
-                version = self._served(action.kind)
-                self.store.patch(version, action.kind, action.namespace, action.name, {"spec": {"replicas": action.replicas}})
-            case Delete():
-                self.store.delete(self._served(action.kind), action.kind, action.namespace, action.name)
-            case Interrupt():
-                for bill in self._running(action)[: action.count]:
-                    self.ec2.interrupt(bill.instance_id)
-            case _:
-                self.put(action)
+    def do(self, action: Mapping[str, Any] | Scale | Delete | Interrupt) -> str:
+        """Carry out what a scenario's step says; why it could not be done, "" when it was."""
+        try:
+            match action:
+                case Scale():
+                    version = self._served(action.kind)
+                    self.store.patch(version, action.kind, action.namespace, action.name, {"spec": {"replicas": action.replicas}})
+                case Delete():
+                    version = self._served(action.kind)
+                    space = action.namespace if self.store.kind(version, action.kind).namespaced else ""
+                    self.store.delete(version, action.kind, space, action.name)
+                case Interrupt():
+                    found = self._running(action)[: action.count]
+                    for bill in found:
+                        self.ec2.interrupt(bill.instance_id)
+                    if not found:
+                        return f"no {action.capacity_type} machine runs that the cloud could take back"
+                case _:
+                    self.put(action)
+        except KubeError as refused:
+            return str(refused)
+        return ""
 
     def price_of(self, provider_id: str) -> float:
         """USD per hour of a machine; 0 when nobody knows it."""
         machine = self.ec2.machines.all.get(provider_id.rpartition("/")[2])
         return (self.ec2.market.price(machine.pool, self.clock.now()) or 0.0) if machine else 0.0
 
-    async def play(self, steps: Sequence[Step], narrator: Narrator, limit: timedelta) -> bool:
-        """Carry out the steps in their time and go on until the cluster is quiet or `limit` has passed; whether it is quiet."""
+    async def play(self, steps: Sequence[Step], narrator: Narrator, limit: timedelta | None) -> bool:
+        """Carry out the steps in their time and go on until the cluster is quiet or `limit` has passed; whether it is quiet.
+
+        Without a limit it goes on until it is cancelled, quiet or not.
+        """
         start = self.clock.now()
         waiting = list(steps)
-        while self.clock.now() - start < limit:
+        while limit is None or self.clock.now() - start < limit:
             now = self.clock.now()
             while waiting and now - start >= waiting[0].after:
                 step = waiting.pop(0)
                 narrator.tell(now, step.say or "a step of the scenario")
-                assert step.action is not None
-                self.do(step.action)
+                problem = self.do(step.action)
+                if problem:
+                    self._failed.append(f"{step.where}: {problem}")
+                    narrator.tell(now, f"that could not be done: {problem}")
             narrator.tell(now)
-            if not waiting and now - narrator.changed_at >= QUIET and not self._busy():
+            is_still = not waiting and now - narrator.changed_at >= QUIET and not self._busy()
+            if is_still and limit is not None:
                 return True
             await asyncio.sleep(1)
         return False
 
-    def report(self, start: datetime, narrator: Narrator, *, limit_reached: bool) -> Report:
+    def report(self, start: datetime, narrator: Narrator, *, quiet: bool) -> Report:
         """What there is now, and what everything has cost."""
-        claims = {c["status"].get("providerID"): c for c in self.store.list("karpenter.sh/v1", "NodeClaim")[0]}
-        rows, pods = [], self.store.list("v1", "Pod")[0]
-        for node in self.store.list("v1", "Node")[0]:
-            name, known = node["metadata"]["name"], node["metadata"].get("labels", {})
-            here = Counter(workload(p) for p in pods if p["spec"].get("nodeName") == name and not _ended(p))
-            claim = claims.get(node["spec"].get("providerID"))
-            rows.append(
-                NodeRow(
-                    claim["metadata"]["name"] if claim else name,
-                    known.get(labels.NODEPOOL, ""),
-                    known.get(labels.INSTANCE_TYPE, ""),
-                    known.get(labels.ZONE, ""),
-                    known.get(labels.CAPACITY_TYPE, ""),
-                    dict(sorted(here.items())),
-                    self.price_of(node["spec"].get("providerID", "")),
-                )
-            )
-        pending = {
-            f"{p['metadata']['namespace']}/{p['metadata']['name']}": _why(p) for p in pods if not p["spec"].get("nodeName")
-        }
-        return Report(
-            self.clock.now() - start,
-            sorted(rows, key=lambda r: (r.node_pool, r.name)),
-            self.ec2.costs(),
-            narrator.ran,
-            pending,
-            limit_reached,
-        )
+        return report(self.store, self.ec2, self.clock.now() - start, narrator.ran, self._failed, quiet=quiet)
 
     def narrator(self, say: Callable[[str], None]) -> Narrator:
         return Narrator(self.store, self.clock.now(), say, self.price_of)
@@ -202,7 +180,7 @@ class Sandbox:
         jobs = any(
             o["kind"] == "Job"
             for p in self.store.list("v1", "Pod")[0]
-            if not _ended(p)
+            if not is_over(p)
             for o in p["metadata"].get("ownerReferences", ())
         )
         claims = self.store.list("karpenter.sh/v1", "NodeClaim")[0]
@@ -224,31 +202,8 @@ class Sandbox:
         )
 
     def _served(self, kind: str) -> str:
-        """The apiVersion a kind is served in. Raises ManifestError: nothing serves it."""
-        for served in self.store.kinds:
-            if served.kind == kind:
-                return served.api_version
-        raise ManifestError([f"Scenario: kind {kind!r} is not served here; write for example Deployment, StatefulSet or Job"])
-
-    def _refusals(self, manifest: Manifest, namespaces: set[str]) -> list[str]:
-        obj = manifest.object
-        where = f"{manifest.file}:{manifest.line}: {obj['kind']} {obj['metadata'].get('name', '')!r}"
-        kind = self.store.kind(obj["apiVersion"], obj["kind"])
-        whole = _in_namespace(obj) if kind.namespaced else dict(obj)
-        space = whole["metadata"].get("namespace", "")
-        if space in namespaces:
-            # It comes with the same manifests; ask about the object as if it were there.
-            whole = {**whole, "metadata": {**whole["metadata"], "namespace": "default"}}
-        elif kind.namespaced and self.store.table(self.store.kind("v1", "Namespace")).get(("", space)) is None:
-            mend = f"  apiVersion: v1\n  kind: Namespace\n  metadata:\n    name: {space}"
-            return [f"{where}: metadata.namespace: found {space!r}, which does not exist; add\n{mend}"]
-        try:
-            self.store.create(whole, strict=True, dry_run=True)
-        except KubeError as refused:
-            if refused.reason == "AlreadyExists":
-                return []
-            return [f"{where}: {refused.message}"]
-        return []
+        """The apiVersion a kind is served in."""
+        return next(served.api_version for served in self.store.kinds if served.kind == kind)
 
 
 _RANK = {
@@ -264,12 +219,3 @@ _RANK = {
 
 def _in_namespace(obj: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "namespace": obj["metadata"].get("namespace") or "default"}}
-
-
-def _ended(pod: Mapping[str, Any]) -> bool:
-    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _why(pod: Mapping[str, Any]) -> str:
-    found = next((c for c in pod.get("status", {}).get("conditions", ()) if c["type"] == "PodScheduled"), None)
-    return str(found.get("message", "")) if found else "not looked at yet"

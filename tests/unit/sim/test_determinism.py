@@ -53,7 +53,7 @@ def test_hash_order_decides_nothing() -> None:
         subprocess.run(
             [sys.executable, "-c", program],
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))},
             check=True,
             capture_output=True,
             text=True,

@@ -1,6 +1,6 @@
 """What to ask CreateFleet for: pure choices over types and offerings. Source: spec/aws 7.2, 7.3."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -47,14 +47,23 @@ def choose(claim: NodeClaim, types: Sequence[InstanceType], min_values: MinValue
         raise InsufficientCapacity("all requested instance types were unavailable during launch")
     if not asks_for_many:
         found = without_dear_spot(without_exotic(found))
-    capacity_type = labels.SPOT if any(o.capacity_type == labels.SPOT for b in found for o in b.offerings) else labels.ON_DEMAND
-    found = _only(found, lambda o: o.capacity_type == capacity_type)
-    found.sort(key=lambda b: (b.price, b.type.name))
-    kept = tuple(found[:MOST_TYPES])
-    short = too_few_values(wanted, kept)
-    if short and min_values is MinValuesPolicy.STRICT:
-        raise InsufficientCapacity(f"minValues cannot be kept by what is available: {short}")
-    return Choice(capacity_type, kept)
+    sold = {o.capacity_type for b in found for o in b.offerings}
+    markets = [m for m in (labels.SPOT, labels.ON_DEMAND) if m in sold] or [labels.ON_DEMAND]
+    choices = [_cheapest(found, market) for market in markets]
+    shorts = [too_few_values(wanted, choice.types) for choice in choices]
+    if min_values is not MinValuesPolicy.STRICT:
+        return choices[0]
+    # On-demand where only spot is too short of values, or the same claim would be planned and refused for ever.
+    for choice, short in zip(choices, shorts, strict=True):
+        if not short:
+            return choice
+    raise InsufficientCapacity(f"minValues cannot be kept by what is available: {shorts[0]}")
+
+
+def _cheapest(found: Iterable[Buyable], capacity_type: str) -> Choice:
+    kept = _only(found, lambda o: o.capacity_type == capacity_type)
+    kept.sort(key=lambda b: (b.price, b.type.name))
+    return Choice(capacity_type, tuple(kept[:MOST_TYPES]))
 
 
 def buyable(wanted: Mapping[str, Requirement], requests: Resources, types: Sequence[InstanceType]) -> list[Buyable]:
@@ -122,7 +131,7 @@ def without_dear_spot(found: list[Buyable]) -> list[Buyable]:
     return _only(found, lambda o: o.capacity_type != labels.SPOT or o.price <= min(on_demand))
 
 
-def _only(found: list[Buyable], keep: Callable[[Offering], bool]) -> list[Buyable]:
+def _only(found: Iterable[Buyable], keep: Callable[[Offering], bool]) -> list[Buyable]:
     kept = (Buyable(b.type, tuple(o for o in b.offerings if keep(o))) for b in found)
     return [b for b in kept if b.offerings]
 

@@ -1,5 +1,5 @@
 """Better and cheaper plans: `plan` composes first fit, the bound and the improver."""
 
-from kubewright.packing.first_fit import plan
+from kubewright.packing.compose import plan
 
 __all__ = ["plan"]

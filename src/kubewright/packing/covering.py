@@ -1,0 +1,89 @@
+"""A small linear program that grows by columns: the cheapest mix of columns that covers every demand.
+
+Dense revised simplex in plain Python; a few hundred demands are its size. Nothing that is promised to anybody rests on its
+figures: bounds are made from the dual prices by a formula that holds for any prices (`bound`).
+"""
+
+from collections.abc import Mapping, Sequence
+
+_EPS = 1e-9
+
+
+class Column:
+    """One unit of it costs `usd` and covers `amounts` (by demand)."""
+
+    __slots__ = ("amounts", "usd")
+
+    def __init__(self, usd: float, amounts: Mapping[int, float]) -> None:
+        self.usd = usd
+        self.amounts = tuple(amounts.items())
+
+
+class Covering:
+    """Minimise the cost of columns so that each demand is covered."""
+
+    def __init__(self, demands: Sequence[float], alone: Sequence[float]) -> None:
+        """`alone` is for each demand what one unit costs when nothing better is known; the dual price never exceeds it."""
+        count = len(demands)
+        self.costs = list(alone)
+        self.levels = [float(d) for d in demands]
+        self.inverse = [[1.0 if i == j else 0.0 for j in range(count)] for i in range(count)]
+        self.columns: list[Column | None] = [None] * count
+        """What is in the basis at each place; None is the demand's own start."""
+        self.pool: list[Column] = []
+        self.pivots = 0
+
+    def prices(self) -> list[float]:
+        """The dual prices: USD that one more unit of each demand costs; never negative."""
+        count = len(self.costs)
+        found = [0.0] * count
+        for cost, row in zip(self.costs, self.inverse, strict=True):
+            if cost:
+                for j, amount in enumerate(row):
+                    if amount:
+                        found[j] += cost * amount
+        return [max(0.0, v) for v in found]
+
+    def cost(self) -> float:
+        return sum(c * x for c, x in zip(self.costs, self.levels, strict=True))
+
+    def settle(self, most: int) -> None:
+        """Pivot until no known column helps, or `most` times in all."""
+        while self.pivots < most:
+            raw = [sum(c * row[j] for c, row in zip(self.costs, self.inverse, strict=True)) for j in range(len(self.costs))]
+            best, entering = -1e-7, None
+            for j, value in enumerate(raw):
+                if value < best:
+                    best, entering = value, Column(0.0, {j: -1.0})
+            for column in self.pool:
+                gain = column.usd
+                for j, amount in column.amounts:
+                    gain -= raw[j] * amount
+                if gain < best * max(1.0, column.usd):
+                    best, entering = gain / max(1.0, column.usd), column
+            if entering is None or not self._enter(entering):
+                return
+            self.pivots += 1
+
+    def _enter(self, column: Column) -> bool:
+        change = [sum(row[j] * amount for j, amount in column.amounts) for row in self.inverse]
+        leaving, least = -1, float("inf")
+        for i, amount in enumerate(change):
+            if amount > _EPS:
+                ratio = self.levels[i] / amount
+                if ratio < least - 1e-12:
+                    leaving, least = i, ratio
+        if leaving < 0:
+            return False
+        pivot = change[leaving]
+        row = [v / pivot for v in self.inverse[leaving]]
+        self.inverse[leaving] = row
+        self.levels[leaving] = least
+        self.costs[leaving] = column.usd
+        self.columns[leaving] = column
+        for i, amount in enumerate(change):
+            if i != leaving and amount:
+                other = self.inverse[i]
+                self.inverse[i] = [v - amount * r for v, r in zip(other, row, strict=True)]
+                self.levels[i] = max(0.0, self.levels[i] - amount * least)
+        return True

@@ -1,0 +1,128 @@
+"""What a Problem asks for and what could be bought for it, as vectors: items (pods alike in size and wishes) and machines.
+
+Everything that is left out here (topology, ports, minValues, labels that exclude each other) only makes plans dearer, so bounds
+made from it hold; plans made from it are checked by the solver when they are carried out.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kubewright.catalogue.columns import bits
+from kubewright.scheduling.refusal import Refusal
+from kubewright.solver.classes import Ask, PodClass
+from kubewright.solver.templates import State, Template
+
+
+class Item:
+    """Pods of the same requests that ask the same of nodes, in any of the forms that relaxing allows."""
+
+    __slots__ = ("asks", "classes", "requests")
+
+    def __init__(self, requests: Mapping[str, int], asks: tuple[Ask, ...]) -> None:
+        self.requests = requests
+        self.asks = asks
+        self.classes: list[PodClass] = []
+
+
+class Machine(NamedTuple):
+    """A row of a template's columns, bought as the cheapest offering that is open to the same items."""
+
+    template: int
+    row: int
+    usd: float
+    room: tuple[float, ...]
+    """For pods, after DaemonSets, in the units of `Vectors`."""
+    allowed: int
+    """Mask of the items that may go there."""
+    reservation: str
+    """Id of a capacity reservation, "" for what is sold to everybody."""
+    capacity: int
+    """Machines that the reservation has left."""
+
+
+class Vectors:
+    """The resources that count, and the scale in which they are compared."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.resources = sorted({name for item in items for name, amount in item.requests.items() if amount > 0})
+        self.scale = [max(item.requests.get(name, 0) for item in items) for name in self.resources]
+
+    def of(self, amounts: Mapping[str, int]) -> tuple[float, ...]:
+        return tuple(amounts.get(name, 0) / scale for name, scale in zip(self.resources, self.scale, strict=True))
+
+
+def items_of(classes: Sequence[PodClass]) -> list[Item]:
+    """Items of those classes that can be placed at all, in the order in which classes first show them."""
+    found: dict[tuple[object, ...], Item] = {}
+    for one in classes:
+        if one.refusal is not None:
+            continue
+        asks = tuple({ask.id: ask for variant in one.variants for ask in variant.asks}.values())
+        identity = (tuple(sorted(one.requests.items())), tuple(sorted(ask.id for ask in asks)))
+        item = found.get(identity)
+        if item is None:
+            item = found[identity] = Item(one.requests, asks)
+        item.classes.append(one)
+    return list(found.values())
+
+
+def machines_of(templates: Sequence[Template], items: Sequence[Item], vectors: Vectors) -> list[Machine]:
+    """Every machine that some item may go to, without those that another one beats; by price, then template and row."""
+    found: list[Machine] = []
+    for index, template in enumerate(templates):
+        affordable = template.affordable()
+        if not isinstance(affordable, Refusal):
+            found += _of_template(index, template, affordable & template.rows, items, vectors)
+    found.sort(key=lambda m: (m.usd, m.template, m.row, m.reservation))
+    kept: list[Machine] = []
+    for one in found:
+        if one.reservation or not any(_beats(other, one) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _beats(other: Machine, one: Machine) -> bool:
+    """Whether a machine that costs no more takes all that `one` takes."""
+    return (
+        not other.reservation
+        and not one.allowed & ~other.allowed
+        and other.template == one.template
+        and all(a >= b for a, b in zip(other.room, one.room, strict=True))
+    )
+
+
+def _of_template(index: int, template: Template, rows: int, items: Sequence[Item], vectors: Vectors) -> list[Machine]:
+    columns = template.columns
+    states: dict[int, State | Refusal] = {}
+    fitting: dict[int, int] = {}
+    for i, item in enumerate(items):
+        for row in bits(template.fit.holding(item.requests) & rows):
+            fitting[row] = fitting.get(row, 0) | 1 << i
+        for ask in item.asks:
+            if ask.id not in states:
+                states[ask.id] = template.start.with_ask(ask)
+    open_states = {ask: s for ask, s in states.items() if isinstance(s, State)}
+    asking = {ask: sum(1 << i for i, item in enumerate(items) if any(a.id == ask for a in item.asks)) for ask in open_states}
+    overhead = {row: group.overhead for group in template.daemons for row in bits(group.rows & rows)}
+    best: dict[tuple[int, int, str], tuple[float, int]] = {}
+    for kind in columns.kinds:
+        having = [(s.rows, asking[ask]) for ask, s in open_states.items() if kind.index in s.kinds]
+        if not having:
+            continue
+        for row in bits(kind.rows & rows):
+            allowed = 0
+            for mask, wanting in having:
+                if mask >> row & 1:
+                    allowed |= wanting
+            allowed &= fitting.get(row, 0)
+            if allowed:
+                key = (row, allowed, kind.reservation)
+                price = kind.prices[row]
+                if key not in best or price < best[key][0]:
+                    best[key] = (price, kind.capacity)
+    found: list[Machine] = []
+    for (row, allowed, reservation), (usd, capacity) in best.items():
+        extra = overhead.get(row, {})
+        room = vectors.of({k: v - extra.get(k, 0) for k, v in columns.rows[row].allocatable.items()})
+        found.append(Machine(index, row, usd, room, allowed, reservation, capacity))
+    return found

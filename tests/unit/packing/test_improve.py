@@ -1,0 +1,96 @@
+"""What the improver saves, and what it leaves alone."""
+
+from kubewright.api import labels as names
+from kubewright.api.core import Taint, Toleration, TopologySpreadConstraint
+from kubewright.api.meta import LabelSelector
+from kubewright.packing import plan
+from kubewright.settings import Packing, Settings
+from kubewright.solver.solve import solve
+from tests.builders import S_TYPES, ask, instance_type, needs, node_pool, pod
+
+IMPROVE = Settings(packing=Packing.IMPROVE, packing_steps=3000)
+LARGE_IS_DEAR = (*S_TYPES, instance_type("x64", 64, 128, 6.0))
+
+
+def mixed(count: int = 60, **more):
+    return [pod(f"p{i:03}", ("500m", "1500m", "2")[i % 3], ("512Mi", "2Gi", "4Gi")[i // 3 % 3], **more) for i in range(count)]
+
+
+def test_a_machine_that_is_dear_for_its_size_is_not_filled() -> None:
+    asked = ask(mixed(), types=LARGE_IS_DEAR)
+    first, better = solve(asked), plan(asked, IMPROVE)
+    assert not better.unplaced
+    assert better.usd_per_hour < 0.8 * first.usd_per_hour
+    assert better.bound_usd_per_hour <= better.usd_per_hour <= 1.06 * better.bound_usd_per_hour
+
+
+def test_a_claim_still_names_every_type_that_holds_its_pods() -> None:
+    better = plan(ask(mixed(), types=LARGE_IS_DEAR), IMPROVE)
+    assert all("x64" in claim.instance_types for claim in better.claims)
+
+
+def test_limits_hold_and_leave_out_nobody_whom_first_fit_places() -> None:
+    pool = node_pool(limits={"cpu": "100"})
+    asked = ask(mixed(), [pool], types=LARGE_IS_DEAR)
+    first, better = solve(asked), plan(asked, IMPROVE)
+    assert better.unplaced.keys() <= first.unplaced.keys()
+    most = {t.name: t.capacity["cpu"] // 10**9 for t in LARGE_IS_DEAR}
+    assert sum(max(most[n] for n in claim.instance_types) for claim in better.claims) <= 100
+    assert better.usd_per_hour < first.usd_per_hour
+
+
+def test_the_heavier_pool_is_used_even_if_the_lighter_one_is_cheaper() -> None:
+    heavy = node_pool("heavy", weight=10, requirements=(needs(names.CAPACITY_TYPE, "on-demand"),))
+    better = plan(ask(mixed(), [node_pool("light"), heavy], types=LARGE_IS_DEAR), IMPROVE)
+    assert {claim.node_pool for claim in better.claims} == {"heavy"}
+
+
+def test_taints_selectors_and_min_values_hold() -> None:
+    gold = node_pool(
+        requirements=(needs(names.INSTANCE_TYPE, operator="Exists", min_values=2),),
+        taints=(Taint(key="team", value="a", effect="NoSchedule"),),
+    )
+    tolerant = (Toleration(key="team", operator="Exists"),)
+    wanted = [
+        *mixed(30, tolerations=tolerant, node_selector={names.ZONE: "a"}),
+        *(pod(f"q{i}", "3", "1Gi", tolerations=tolerant, node_selector={names.ZONE: "b"}) for i in range(9)),
+        pod("stranger"),
+    ]
+    better = plan(ask(wanted, [gold], types=LARGE_IS_DEAR), IMPROVE)
+    assert list(better.unplaced) == ["default/stranger"]
+    for claim in better.claims:
+        zones = {"a" if key.startswith("default/p") else "b" for key in claim.pods}
+        assert claim.requirements[names.ZONE].values == zones
+        assert len(claim.instance_types) >= 2
+
+
+def test_spread_pods_stay_balanced_while_others_are_packed_around_them() -> None:
+    spread = TopologySpreadConstraint(
+        max_skew=1,
+        topology_key=names.ZONE,
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=LabelSelector(match_labels={"app": "spread"}),
+    )
+    tied = [pod(f"s{i}", "3", "2Gi", app="spread", topology_spread_constraints=(spread,)) for i in range(12)]
+    asked = ask([*mixed(), *tied], types=LARGE_IS_DEAR)
+    first, better = solve(asked), plan(asked, IMPROVE)
+    assert not better.unplaced
+    zones = [min(c.requirements[names.ZONE].values) for c in better.claims for p in c.pods if p.startswith("default/s")]
+    assert sorted(zones.count(z) for z in "abc") == [4, 4, 4]
+    assert better.usd_per_hour < first.usd_per_hour
+
+
+def test_pods_that_fit_nowhere_are_refused_as_by_first_fit() -> None:
+    asked = ask([*mixed(9), pod("giant", "500")])
+    assert plan(asked, IMPROVE).unplaced == solve(asked).unplaced
+
+
+def test_first_fit_stays_first_fit_and_has_a_bound() -> None:
+    asked = ask(mixed(), types=LARGE_IS_DEAR)
+    given = plan(asked, Settings(packing=Packing.FIRST_FIT))
+    assert given.claims == solve(asked).claims
+    assert 0 < given.bound_usd_per_hour < given.usd_per_hour
+
+
+def test_without_pods_to_buy_for_the_bound_is_nothing() -> None:
+    assert plan(ask([]), IMPROVE).bound_usd_per_hour == 0

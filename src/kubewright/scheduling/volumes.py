@@ -6,6 +6,7 @@ Source: spec/scheduling 4.7, 7.
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from kubewright.api import labels as names
 from kubewright.api.core import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
@@ -50,8 +51,19 @@ def claim_keys(pod: Pod) -> tuple[str, ...]:
     return tuple(found)
 
 
-def alternatives(keys: tuple[str, ...], storage: Storage) -> tuple[Requirements, ...] | Refusal:
+def dying_keys(pod: Pod) -> frozenset[str]:
+    """Claims that end with the pod: where it runs already, its successor gets new ones of the same class, bound to nothing."""
+    if not pod.spec.node_name:
+        return frozenset()
+    return frozenset(f"{pod.namespace}/{pod.name}-{v.name}" for v in pod.spec.volumes if v.ephemeral is not None)
+
+
+def alternatives(
+    keys: tuple[str, ...], storage: Storage, dying: frozenset[str] = frozenset()
+) -> tuple[Requirements, ...] | Refusal:
     """The sets of node labels, any one of which suits all volumes; a refusal when a claim does not exist.
+
+    Claims in `dying` are looked at as if they were not bound yet (see `dying_keys`).
 
     Alternatives of several volumes are multiplied; pairs that contradict each other are dropped unless all do, in which case the
     contradiction shows later as an ordinary refusal. Source: spec/scheduling 7.1.
@@ -61,6 +73,8 @@ def alternatives(keys: tuple[str, ...], storage: Storage) -> tuple[Requirements,
         claim = storage.claims.get(key)
         if claim is None:
             return Refusal(Because.VOLUME, "", key, "no such PersistentVolumeClaim", {"claim": key}, curable=True)
+        if key in dying:
+            claim = replace(claim, spec=replace(claim.spec, volume_name=""))
         options = _options(claim, storage)
         if options:
             pairs = [(a, b) for a in found for b in options]

@@ -1,0 +1,70 @@
+"""C39, C40 and C43 to C46, C84: limits, DaemonSet overhead, reserved capacity. See docs/cases.md."""
+
+from kubewright.api.quantity import parse
+from kubewright.scheduling.refusal import Because
+from tests.cases.shorthand import answer, case
+
+
+def test_c39_claims_that_have_not_registered_count_and_are_used() -> None:
+    got = answer(case("C39"))
+    assert got.plan.claims == ()
+    assert [p for ps in got.plan.existing.values() for p in ps] == ["default/web"]
+
+
+def test_c39_what_they_cannot_hold_meets_the_limit() -> None:
+    written = case("C39")
+    written["pods"] = [{"app": "web", "n": 17, "cpu": 1}]
+    got = answer(written)
+    assert got.plan.claims == ()
+    assert [r.because for r in got.refusals("web-016")] == [Because.LIMITS]
+    assert len(got.plan.unplaced) == 1
+
+
+def test_c40_a_lowered_limit_stops_new_nodes_only() -> None:
+    written = case("C40")
+    (nodes,) = written["nodes"]
+    got = answer({**written, "nodes": [{**nodes, "used": {"cpu": 4}}], "pods": [{"app": "new", "cpu": 1}]})
+    assert got.plan.claims == ()
+    assert got.problem.leaving == ()
+    (refusal,) = got.refusals("new")
+    assert (refusal.because, refusal.facts["limit"]) == (Because.LIMITS, "cpu")
+
+
+def test_c40_free_room_on_the_nodes_over_the_limit_is_used() -> None:
+    written = case("C40")
+    assert list(answer({**written, "pods": [{"app": "new", "cpu": 1}]}).plan.existing.values()) == [("default/new",)]
+
+
+def test_c43_limits_of_a_daemon_count_as_its_requests() -> None:
+    got = answer(case("C43"))
+    assert got.types()[0] == "s4"
+    assert got.plan.claims[0].requests["cpu"] == parse("2.1")
+    assert answer(case("C43", without=["daemonsets"])).types()[0] == "s2"
+
+
+def test_c44_daemons_that_wait_for_registration_count() -> None:
+    got = answer(case("C44"))
+    assert got.plan.claims[0].requests["cpu"] == parse("3125m")
+    assert got.types()[0] == "s4"
+    written = case("C44")
+    assert answer({**written, "daemonsets": written["daemonsets"][:2]}).types()[0] == "s2"
+
+
+def test_c44_initialized_works_the_same_and_false_does_not() -> None:
+    written = case("C44")
+    for text, cpu in (("karpenter.sh/initialized In [true]", "3125m"), ("karpenter.sh/registered In [false]", "1125m")):
+        written["daemonsets"][2]["affinity"] = text
+        assert answer(written).plan.claims[0].requests["cpu"] == parse(cpu)
+
+
+def test_c46_the_second_of_two_terms_counts_whichever_way_round() -> None:
+    for turn in (1, -1):
+        written = case("C46")
+        written["daemonsets"][0]["affinityTermsOR"] = written["daemonsets"][0]["affinityTermsOR"][::turn]
+        got = answer(written)
+        assert got.plan.claims == ()
+        assert got.refusals("train")[0].because is Because.RESOURCES
+
+
+def test_c46_without_the_daemon_it_fits() -> None:
+    assert answer(case("C46", without=["daemonsets"])).types() == ("g8",)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kubewright.sim.faults import Kill, Process, Side, at_every_write
+from kubewright.sim.faults import Kill, Process, Side, at_every_write, kills
+from tests.conftest import FOUND
 from tests.scenario.world import World, budget, deployment, node_class, play, pool
 
 
@@ -26,11 +27,13 @@ def settled(world: World) -> bool:
     return not [c for c in world.claims() if "deletionTimestamp" in c["metadata"]]
 
 
-def test_an_operator_killed_at_any_write_is_finished_by_the_next(capsys):
-    outcomes = at_every_write(life)
+@pytest.mark.parametrize("side", Side)  # two tests, so that two workers share them
+def test_an_operator_killed_at_any_write_is_finished_by_the_next(side, record_property):
+    outcomes = at_every_write(life, chosen=lambda alive: [k for k in kills(alive) if k.side is side])
     failed = [o for o in outcomes if o.problem]
-    with capsys.disabled():
-        print(f"\nkilled at every write: {len(outcomes) - len(failed)} of {len(outcomes)}")
+    record_property(
+        FOUND, f"operator killed {side} every write, and finished by the next: {len(outcomes) - len(failed)} of {len(outcomes)}"
+    )
     assert not failed
     assert len(outcomes) > 100
 

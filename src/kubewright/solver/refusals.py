@@ -6,9 +6,11 @@ Source: spec/scheduling 5.3, 5.7, 6.6.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kubewright.api.quantity import ONE, Resources, show
 from kubewright.catalogue.columns import bits
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.scheduling.requirements import text
+from kubewright.scheduling.resources import total_of
 from kubewright.solver.classes import PodClass
 from kubewright.solver.templates import State, Template, why_no_rows
 from kubewright.solver.terms import Shape
@@ -16,6 +18,9 @@ from kubewright.solver.topology import Allowed, Rule, Rules, host_masks
 
 if TYPE_CHECKING:
     from kubewright.solver.engine import Leeway
+
+_PROBABLY_MILLI = 1_000_000 * ONE
+_BINARY = ("memory", "ephemeral-storage", "hugepages-")
 
 _BECAUSE = {
     Shape.SPREAD: Because.SPREAD,
@@ -64,8 +69,11 @@ def no_room(template: Template, state: State, one: PodClass, within: int) -> Ref
         unmet = state.unmet(survivors)
         facts = {key: f"{found} of {wanted}" for key, wanted, found in unmet}
         return Refusal(Because.MIN_VALUES, template.name, "", "", {"keys": " ".join(sorted(facts)), **facts})
-    refusal = why_no_rows(state, within, rows)
-    facts = {**refusal.facts, "requirements": text(state.requirements)}
+    suiting = within & template.start.rows
+    refusal = why_no_rows(state, suiting, rows & suiting)
+    facts = {**refusal.facts, "requirements": text(state.requirements), "resources": _resources(template, one, suiting)}
+    if one.requests.get("cpu", 0) >= _PROBABLY_MILLI:
+        facts["cpu-typo"] = "true"
     return Refusal(refusal.because, refusal.where, refusal.wanted, refusal.found, facts, refusal.curable)
 
 
@@ -80,6 +88,27 @@ def too_many_volumes(template: Template, one: PodClass) -> Refusal:
             return Refusal(Because.VOLUME_LIMIT, template.name, str(len(keys)), text, facts, curable=False)
     text = "no instance type can attach the volumes of all drivers"
     return Refusal(Because.VOLUME_LIMIT, template.name, "", text, {"driver": ",".join(one.drivers)}, curable=False)
+
+
+def _resources(template: Template, one: PodClass, rows: int) -> str:
+    """The pod's requests with what DaemonSets add, as Karpenter prints them: least and most where types differ."""
+    added = [group.overhead for group in template.daemons if group.rows & rows and group.overhead] or [{}]
+    names = sorted({name for overhead in added for name in overhead})
+    least = {name: min(overhead.get(name, 0) for overhead in added) for name in names}
+    most = {name: max(overhead.get(name, 0) for overhead in added) for name in names}
+    if least == most:
+        return _json(total_of((one.requests, least)))
+    return f"min={_json(total_of((one.requests, least)))}, max={_json(total_of((one.requests, most)))}"
+
+
+def _json(amounts: Resources) -> str:
+    written = (f'"{name}":"{_shown(name, amount)}"' for name, amount in sorted(amounts.items()))
+    return f"{{{','.join(written)}}}"
+
+
+def _shown(name: str, amount: int) -> str:
+    # How the pod wrote it is not kept; what is a multiple of 1Ki was probably written with a binary suffix.
+    return show(amount, binary=name.startswith(_BINARY) and amount % (1024 * ONE) == 0)
 
 
 def one_fits(template: Template, state: State, one: PodClass) -> bool:

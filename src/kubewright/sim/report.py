@@ -14,6 +14,9 @@ from kubewright.sim.narrator import workload
 
 Item = Mapping[str, Any]
 
+_TELLING = ("FailedScheduling", "Nominated")
+"""Events in which kubewright says what becomes of a pod."""
+
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     """A node that is there at the end."""
@@ -135,7 +138,7 @@ def _waiting(store: Store) -> Iterator[Waiting]:
     said: dict[str, tuple[str, str]] = {}
     for event in store.list("v1", "Event")[0]:
         about = event.get("involvedObject", {})
-        if about.get("kind") == "Pod" and event.get("reason") == "FailedScheduling" and not _by_scheduler(event):
+        if about.get("kind") == "Pod" and event.get("reason") in _TELLING and not _by_scheduler(event):
             uid, when = about.get("uid", ""), event.get("lastTimestamp") or event.get("eventTime") or ""
             said[uid] = max(said.get(uid, ("", "")), (when, event.get("message", "")))
     for pod in store.list("v1", "Pod")[0]:
@@ -143,9 +146,11 @@ def _waiting(store: Store) -> Iterator[Waiting]:
         if pod["spec"].get("nodeName") or is_over(pod) or meta.get("deletionTimestamp"):
             continue
         condition: Item = next((c for c in pod.get("status", {}).get("conditions", ()) if c["type"] == "PodScheduled"), {})
+        gates = ", ".join(g["name"] for g in pod["spec"].get("schedulingGates", ()))
+        why = f"nothing is bought for it before its scheduling gates are gone ({gates})" if gates else ""
         yield Waiting(
             f"{meta['namespace']}/{meta['name']}",
-            said.get(meta.get("uid", ""), ("", ""))[1],
+            why or said.get(meta.get("uid", ""), ("", ""))[1],
             condition.get("message", "") or "not looked at yet",
         )
 

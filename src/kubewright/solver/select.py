@@ -111,8 +111,11 @@ def is_active(pod: Pod) -> bool:
 
 
 def is_reschedulable(pod: Pod) -> bool:
-    ending = pod.metadata.deletion_timestamp is not None and pod.status.phase not in _FINISHED
-    replaced = owned_by(pod.metadata, "apps/v1", "StatefulSet") and ending
+    """Whether it, or its successor, will need another home. Source: spec/disruption 0.
+
+    A StatefulSet makes the successor once this one is gone, finished or not.
+    """
+    replaced = owned_by(pod.metadata, "apps/v1", "StatefulSet") and pod.metadata.deletion_timestamp is not None
     bound = owned_by(pod.metadata, "apps/v1", "DaemonSet") or owned_by(pod.metadata, "v1", "Node")
     return (is_active(pod) or replaced) and not bound
 

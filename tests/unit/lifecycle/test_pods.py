@@ -115,6 +115,8 @@ def test_do_not_disrupt_is_true_or_a_duration_since_the_start(text, seconds, pin
 
 def test_a_terminated_stateful_pod_still_needs_a_home_but_a_terminated_replica_does_not():
     assert pods.is_reschedulable(deleted(pod(owner=STATEFUL)))
+    assert pods.is_reschedulable(deleted(pod(owner=STATEFUL, phase="Failed"))), "its successor comes once it is gone"
+    assert not pods.is_reschedulable(pod(owner=STATEFUL, phase="Failed"))
     assert not pods.is_reschedulable(deleted(pod()))
     assert not pods.is_reschedulable(pod(owner=DAEMON))
     assert not pods.is_reschedulable(pod(owner=MIRROR))

@@ -29,18 +29,18 @@ def test_c20_without_honour_the_empty_domains_of_the_other_pool_count() -> None:
     assert answer(written).plan.claims == ()
 
 
-def _full(written: dict[str, object], *zones: str) -> dict[str, object]:
+def full_nodes(written: dict[str, object], *zones: str) -> dict[str, object]:
     return {**written, "nodes": [{"zone": z, "type": "s2", "pods": ["db"], "used": {"cpu": 2}} for z in zones]}
 
 
 def test_c22_the_zone_of_a_volume_filters_candidates_and_not_counts() -> None:
-    got = answer(_full(case("C22"), "a", "b", "b", "c"))
+    got = answer(full_nodes(case("C22"), "a", "b", "b", "c"))
     assert got.zones == ["a"]
     assert got.plan.existing == {}
 
 
 def test_c22_negative_the_volume_allows_only_a_zone_that_is_too_full() -> None:
-    got = answer(_full(case("C22"), "a", "a", "b", "c"))
+    got = answer(full_nodes(case("C22"), "a", "a", "b", "c"))
     (refusal,) = got.refusals("db")
     assert (refusal.because, refusal.facts["counts"]) == (Because.SPREAD, "a: 2, b: 1, c: 1")
 

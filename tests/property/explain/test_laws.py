@@ -1,0 +1,67 @@
+"""Laws of explanations, on random problems over every feature: a conflict has no member too many, and a fix fixes."""
+
+from collections.abc import Iterator
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubewright.explain.conflict import Prober, blocks, conflict
+from kubewright.explain.constraints import pieces
+from kubewright.explain.fixes import fixes
+from kubewright.explain.why import explain
+from kubewright.solver.problem import Plan, Problem
+from kubewright.solver.select import select
+from kubewright.solver.solve import solve
+from tests.conformance.adapter import read
+from tests.conformance.problems import problem as random_problem
+
+seeds = st.integers(0, 5000)
+few = settings(max_examples=60, deadline=None)
+
+
+def left_out(seed: int) -> Iterator[tuple[Problem, Plan, str]]:
+    """The first two pods without a place of a random problem."""
+    snapshot, how = read(random_problem(seed)[0])
+    asked = select(snapshot, how).problem
+    plan = solve(asked)
+    for key in list(plan.unplaced)[:2]:
+        yield asked, plan, key
+
+
+@few
+@given(seeds)
+def test_no_member_of_a_conflict_can_go(seed: int) -> None:
+    for asked, _, key in left_out(seed):
+        prober = Prober(asked, key)
+        members = conflict(prober)
+        every = pieces(prober.problem, key)
+        if not members:
+            continue
+        assert blocks(prober, every, members), "the members alone keep the pod out"
+        for gone in members:
+            assert not blocks(prober, every, [p for p in members if p is not gone]), f"{gone.what} is not needed"
+
+
+@few
+@given(seeds)
+def test_every_fix_lets_the_pod_in_and_leaves_out_fewer(seed: int) -> None:
+    for asked, _, key in left_out(seed):
+        prober = Prober(asked, key)
+        for fix in fixes(prober, conflict(prober)):
+            after = solve(fix.apply(prober.problem))
+            assert key not in after.unplaced, fix.text
+            assert len(after.unplaced) < len(solve(prober.problem).unplaced), fix.text
+
+
+@few
+@given(seeds)
+def test_narrowing_adds_up_and_is_the_same_every_time(seed: int) -> None:
+    for asked, plan, key in left_out(seed):
+        told = explain(asked, plan, key)
+        assert told == explain(asked, plan, key)
+        for story in told.narrowings:
+            left = story.types
+            for step in story.steps:
+                assert step.removed > 0
+                assert step.left == left - step.removed
+                left = step.left

@@ -1,0 +1,94 @@
+"""EKS, SQS and IAM."""
+
+from msgspec import field
+
+from kubewright.cloud.aws.api.wire import Aws, Tag
+
+
+class CertificateAuthority(Aws, frozen=True, kw_only=True, rename="camel"):
+    data: str = ""
+
+
+class KubernetesNetworkConfig(Aws, frozen=True, kw_only=True, rename="camel"):
+    service_ipv4_cidr: str = field(default="", name="serviceIpv4Cidr")
+    service_ipv6_cidr: str = field(default="", name="serviceIpv6Cidr")
+
+
+class EksCluster(Aws, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    endpoint: str = ""
+    version: str = ""
+    certificate_authority: CertificateAuthority = CertificateAuthority()
+    kubernetes_network_config: KubernetesNetworkConfig = KubernetesNetworkConfig()
+
+
+class DescribeCluster(Aws, frozen=True, kw_only=True, rename="camel"):
+    name: str
+
+
+class ClusterAnswer(Aws, frozen=True, kw_only=True, rename="camel"):
+    cluster: EksCluster
+
+
+class GetQueueUrl(Aws, frozen=True, kw_only=True):
+    queue_name: str
+
+
+class QueueUrlAnswer(Aws, frozen=True, kw_only=True):
+    queue_url: str
+
+
+class ReceiveMessage(Aws, frozen=True, kw_only=True):
+    queue_url: str
+    max_number_of_messages: int = field(default=1)
+    visibility_timeout: int = 0
+    wait_time_seconds: int = 0
+
+
+class QueueMessage(Aws, frozen=True, kw_only=True):
+    message_id: str = ""
+    receipt_handle: str = ""
+    body: str = ""
+
+
+class MessagesAnswer(Aws, frozen=True, kw_only=True):
+    messages: tuple[QueueMessage, ...] = ()
+
+
+class DeleteMessage(Aws, frozen=True, kw_only=True):
+    queue_url: str
+    receipt_handle: str
+
+
+class Role(Aws, frozen=True, kw_only=True):
+    role_name: str
+
+
+class InstanceProfileInfo(Aws, frozen=True, kw_only=True):
+    instance_profile_name: str
+    path: str = "/"
+    roles: tuple[Role, ...] = ()
+    tags: tuple[Tag, ...] = ()
+
+
+class GetInstanceProfile(Aws, frozen=True, kw_only=True):
+    instance_profile_name: str
+
+
+class InstanceProfileAnswer(Aws, frozen=True, kw_only=True):
+    instance_profile: InstanceProfileInfo
+
+
+class CreateInstanceProfile(Aws, frozen=True, kw_only=True):
+    instance_profile_name: str
+    path: str = "/"
+    tags: tuple[Tag, ...] = ()
+
+
+class ProfileRole(Aws, frozen=True, kw_only=True):
+    instance_profile_name: str
+    role_name: str
+
+
+class DeleteInstanceProfile(Aws, frozen=True, kw_only=True):
+    instance_profile_name: str

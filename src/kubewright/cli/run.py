@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from kubewright.cli import stock
 from kubewright.errors import ConfigError
@@ -18,8 +20,60 @@ if TYPE_CHECKING:
     from kubewright.operator import Options
 
 
+class Command(click.Command):
+    """Help that also lists what `operator` reads; that list lives there."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from kubewright.operator import options  # noqa: PLC0415 (so that other commands are quick)
+
+        del ctx
+        heeded = [(f"--{f.name}", _default(f.field)) for f in options.FLAGS if not f.why_ignored]
+        with formatter.section("Karpenter's flags, also as variables (CLUSTER_NAME, ...), with their defaults"):
+            formatter.write_dl(heeded)
+        with formatter.section("Flags of the AWS provider"):
+            formatter.write_dl(AWS_FLAGS)
+        with formatter.section("Taken with a warning, and not heeded"):
+            formatter.write_dl([(f"--{f.name}", f.why_ignored) for f in options.FLAGS if f.why_ignored])
+
+
+AWS_FLAGS = (
+    ("--cluster-endpoint", "URL of the API server that machines join; asked of EKS when left out"),
+    ("--cluster-ca-bundle", "its certificate authority, base64; asked of EKS when left out"),
+    ("--interruption-queue", "name of the SQS queue with interruption notices; none when left out"),
+    ("--reserved-enis", "network interfaces that pods cannot use; 0"),
+    ("--isolated-vpc", "nothing outside the VPC is called: no price list, no EKS; false"),
+    ("--ami-refresh-interval", "1m"),
+    ("--subnet-refresh-interval", "1m"),
+)
+
+
+def _default(field: str) -> str:
+    """The value a flag has when nobody sets it, as one would write it."""
+    from kubewright.api import duration  # noqa: PLC0415
+    from kubewright.operator.options import STEPS_PER_S, Options  # noqa: PLC0415
+
+    value: Any = Options()
+    for name in field.split("."):
+        value = getattr(value, name)
+    match field, value:
+        case "leader_election", bool():
+            return str(not value).lower()
+        case "settings.packing_steps", int():
+            return duration.show(timedelta(seconds=value / STEPS_PER_S))
+        case "settings.feature_gates", _:
+            gates = msgspec.structs.asdict(value)
+            return ", ".join(f"{''.join(w.title() for w in k.split('_'))}={str(v).lower()}" for k, v in gates.items())
+        case _, bool():
+            return str(value).lower()
+        case _, timedelta():
+            return duration.show(value)
+        case _:
+            return str(value) or "none"
+
+
 @click.command(
     "run",
+    cls=Command,
     short_help="Run the operator on a real cluster.",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
@@ -50,13 +104,14 @@ def command(
 ) -> int:
     """Run the operator on the cluster that KUBECONFIG, ~/.kube/config or the pod's service account names.
 
-    FLAGS are Karpenter's: --cluster-name, --batch-max-duration 10s, --batch-idle-duration 1s, --preference-policy Respect,
-    --feature-gates A=true,B=false, --leader-election-namespace, --disable-leader-election, --metrics-port 8080,
-    --health-probe-port 8081, --log-level info, --kubeconfig, ... and each also as an environment variable (CLUSTER_NAME).
-    Unknown ones are warned about.
+    It runs until SIGTERM or Ctrl-C and then gives its lease back. Exit code 2: something it was started with cannot be used; the
+    text says which flag, variable or file, what was found there, and what to write instead.
 
-    Runs until SIGTERM or Ctrl-C; the lease is given back then. Exit code 2: something it was started with cannot be used.
-    """
+    \b
+    From a shell, beside nobody:   kubewright run --cluster-name my-cluster --disable-leader-election
+    In a pod, by its environment:  CLUSTER_NAME=my-cluster kubewright run
+    With machines that kwok plays: kubewright run --cloud fake-ec2 --disable-leader-election
+    """  # noqa: D301 (click wants the control character)
     from kubewright import logs, operator  # noqa: PLC0415 (so that --help is quick)
 
     options = operator.parse(flags, os.environ)

@@ -1,0 +1,61 @@
+"""`kubewright run` before it runs: a help text that teaches, and what it says to flags and kubeconfigs it cannot use."""
+
+from pathlib import Path
+
+import pytest
+
+from kubewright.operator.options import FLAGS
+from tests.unit.cli.shell import Shell
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A home without a kubeconfig."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBEWRIGHT_CATALOGUE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_help_knows_every_flag_with_its_default(kubewright: Shell) -> None:
+    done = kubewright("run", "--help")
+    assert done.code == 0
+    lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.strip().startswith("--")}
+    for flag in FLAGS:
+        assert f"--{flag.name}" in lines
+    assert lines["--batch-max-duration"] == ["10s"]
+    assert lines["--disable-leader-election"] == ["false"]
+    assert lines["--packing-budget"] == ["1s"]
+    assert lines["--preference-policy"] == ["Respect"]
+    assert "kubewright run --cluster-name my-cluster" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cloud", "azure"], ["--cloud", "'azure'", "aws", "fake-ec2"]),
+        (["--batch-idle-duration", "soon"], ["--batch-idle-duration", "'soon'", "10s"]),
+        (["--batch-idle-duration"], ["--batch-idle-duration", "argument"]),
+        (["--batch-idle-duration", "20s"], ["batch-idle-duration 20s", "batch-max-duration 10s"]),
+        (["--metrics-port", "x"], ["--metrics-port", "'x'", "number"]),
+        (["--preference-policy", "Maybe"], ["--preference-policy", "'Maybe'", "Respect"]),
+        (["--feature-gates", "NodeRepair"], ["--feature-gates", "NodeRepair=true"]),
+        (["--fake-launch-seconds", "x"], ["--fake-launch-seconds", "'x'"]),
+        (["--catalogue", "/absent"], ["/absent", "No such file"]),
+        (["--kubeconfig", "/absent", "--disable-leader-election"], ["/absent", "No such file", "--kubeconfig"]),
+        (["--disable-leader-election"], [".kube/config", "--kubeconfig", "KUBECONFIG"]),
+        (["cluster"], ["'cluster'", "--name value"]),
+    ],
+)
+def test_what_it_cannot_be_started_with(arguments: list[str], words: list[str], kubewright: Shell) -> None:
+    done = kubewright("run", *([] if "--cloud" in arguments else ["--cloud", "fake-ec2"]), *arguments)
+    assert done.code == 2
+    for word in words:
+        assert word in done.err
+
+
+def test_a_variable_that_cannot_be_read_is_named(kubewright: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCH_IDLE_DURATION", "soon")
+    done = kubewright("run", "--cloud", "fake-ec2")
+    assert done.code == 2
+    assert "BATCH_IDLE_DURATION" in done.err
+    assert "'soon'" in done.err

@@ -84,10 +84,11 @@ class Actor:
         version = current.metadata.resource_version
         patch: Patch
         if change.operations:
-            guard = [{"op": "test", "path": "/metadata/resourceVersion", "value": version}] if locked else []
-            patch = JsonPatch((*guard, *cast("tuple[Mapping[str, Any], ...]", change.operations)))
+            lock = ({"op": "test", "path": "/metadata/resourceVersion", "value": version},)
+            guards = lock if locked or change.guards is None else change.guards
+            patch = JsonPatch(cast("tuple[Mapping[str, Any], ...]", (*guards, *change.operations)))
         else:
-            patch = MergePatch(_guarded(change.body, version) if locked else change.body)
+            patch = MergePatch(_guarded(change.body, version) if locked or change.guards is None else change.body)
         try:
             return await self._client.patch(type(current), current.name, patch, current.namespace, subresource=change.subresource)
         except Invalid as refused:

@@ -14,6 +14,8 @@ from kubewright.api.core import Node, Taint
 from kubewright.api.meta import Condition, Object
 
 Json = Mapping[str, object]
+_LISTS = frozenset({"finalizers", "ownerReferences"})
+"""Metadata that a patch replaces whole."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -22,6 +24,8 @@ class Change(msgspec.Struct, frozen=True):
     subresource: str
     body: Json = {}
     operations: tuple[Json, ...] = ()
+    guards: tuple[Json, ...] | None = ()
+    """JSON patch tests that fail if somebody changed what this changes, and so may stand in for the lock; None: nothing can."""
 
 
 def between(before: Object, after: Object) -> tuple[Change, ...]:
@@ -35,10 +39,11 @@ def between(before: Object, after: Object) -> tuple[Change, ...]:
     found: list[Change] = []
     metadata = _metadata(before, after)
     taints = _taints(before, after)
-    if taints:
-        found.append(Change("", operations=(*_as_operations(before, metadata), *taints)))
+    if taints or (isinstance(before, Node) and metadata.keys() & _LISTS):
+        operations = (*_as_operations(before, metadata), *taints)
+        found.append(Change("", operations=operations, guards=_guards(before, after, metadata)))
     elif metadata:
-        found.append(Change("", body={"metadata": metadata}))
+        found.append(Change("", body={"metadata": metadata}, guards=None if metadata.keys() & _LISTS else ()))
     status = _status(before, after)
     if status:
         found.append(Change("status", body={"status": status}))
@@ -82,6 +87,29 @@ def _taints(before: Object, after: Object) -> list[Json]:
     else:
         found.extend({"op": "add", "path": "/spec/taints/-", "value": _taint(t)} for t in added)
     return found
+
+
+def _guards(before: Object, after: Object, metadata: Json) -> tuple[Json, ...] | None:
+    """Tests that what is replaced or removed by its place is still what was read there."""
+    found: list[Json] = []
+    for name in metadata:
+        field = "owner_references" if name == "ownerReferences" else name
+        was = getattr(before.metadata, field)
+        if not was:
+            found.append({"op": "test", "path": f"/metadata/{name}", "value": None})
+        elif name == "finalizers":
+            found.append({"op": "test", "path": f"/metadata/{name}", "value": list(was)})
+        elif name in _LISTS:
+            return None  # owners have fields that we do not read
+    if isinstance(before, Node) and isinstance(after, Node) and before.spec.taints != after.spec.taints:
+        if not before.spec.taints:
+            found.append({"op": "test", "path": "/spec/taints", "value": None})
+        for index, taint in enumerate(before.spec.taints):
+            if taint not in after.spec.taints:
+                found += (
+                    {"op": "test", "path": f"/spec/taints/{index}/{k}", "value": getattr(taint, k)} for k in ("key", "effect")
+                )
+    return tuple(found)
 
 
 def _taint(taint: Taint) -> Json:

@@ -27,8 +27,8 @@ class Update(msgspec.Struct, frozen=True):
     before: Object
     after: Object
     locked: bool = True
-    """Whether the write must fail if the object changed since `before` was read. Without it only differences are safe to send:
-    no lists."""
+    """Whether the write must fail if the object changed in any way since `before` was read. Without it, it fails if what it would
+    replace has changed, and other people's writes to the rest do not matter."""
 
 
 class Delete(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ def initialize(claim: NodeClaim, found: Sequence[Node], now: datetime) -> tuple[
         metadata=msgspec.structs.replace(node.metadata, labels={**node.metadata.labels, labels.INITIALIZED: "true"}),
     )
     known = claims.with_condition(claim, claims.INITIALIZED, "True", now=now)
-    return known, Step((Update(node, labelled),) if labelled != node else ())
+    return known, Step((Update(node, labelled, locked=False),) if labelled != node else ())
 
 
 def what_is_missing(claim: NodeClaim, node: Node) -> tuple[str, str] | None:

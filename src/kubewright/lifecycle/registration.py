@@ -40,7 +40,8 @@ def register(claim: NodeClaim, found: Sequence[Node], now: datetime) -> tuple[No
                 (claim.metadata.uid,),
             )
         )
-    effects.append(Update(node, registered_node(node, claim)))
+    # A Node is young: its kubelet and the node controllers write to it all the time, and none of it matters here.
+    effects.append(Update(node, registered_node(node, claim), locked=False))
     effects.append(
         Count(
             "nodes_created_total",

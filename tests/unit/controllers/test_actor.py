@@ -79,6 +79,42 @@ def test_without_the_lock_a_difference_is_written_over_what_others_did():
     with_node(story)
 
 
+def finished(node):
+    """As registration leaves a Node: one taint less, a finalizer and a label more."""
+    after = nodes.with_metadata(nodes.with_taints(node, ()), labels={**node.metadata.labels, "a/b": "c"})
+    return nodes.with_metadata(after, finalizers=(*node.metadata.finalizers, "d/e"))
+
+
+def test_without_the_lock_others_may_write_to_the_rest_of_a_node():
+    async def story(store, client, actor):
+        before = await client.patch(Node, "n-1", MergePatch({"metadata": {"labels": {"x": "y"}}}))
+        await client.patch(Node, "n-1", MergePatch({"metadata": {"labels": {"z": "y"}}, "spec": {"unschedulable": True}}))
+        fresh = await actor.update(before, finished(before), locked=False)
+        assert fresh.metadata.labels == {"a/b": "c", "x": "y", "z": "y"}
+        assert (fresh.spec.taints, fresh.metadata.finalizers) == ((), ("d/e",))
+
+    with_node(story)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"spec": {"taints": [{"key": "new", "effect": "NoSchedule"}, TIMED]}},
+        {"spec": {"taints": []}},
+        {"metadata": {"finalizers": ["x/y"]}},
+    ],
+    ids=["a taint before it", "the taint is gone", "a finalizer"],
+)
+def test_without_the_lock_what_would_be_replaced_must_still_be_there(theirs):
+    async def story(store, client, actor):
+        before = await client.get(Node, "n-1")
+        await client.patch(Node, "n-1", MergePatch(theirs))
+        with pytest.raises(Conflict):
+            await actor.update(before, finished(before), locked=False)
+
+    with_node(story)
+
+
 def test_deleting_what_is_gone_or_what_only_has_its_name_is_a_success():
     async def story(store, client, actor):
         before = await client.get(Node, "n-1")

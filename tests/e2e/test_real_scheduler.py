@@ -1,0 +1,19 @@
+"""What is planned holds on a real control plane: kube-scheduler binds every placed pod to the node it was planned for."""
+
+import pytest
+
+from tests.conformance.real_judge import judge
+from tests.plane.plane import Plane
+
+pytestmark = pytest.mark.needs_go
+
+
+def test_the_real_scheduler_agrees_with_the_plans_of_twenty_random_workloads(plane: Plane) -> None:
+    outcomes = [judge(plane, seed) for seed in range(20)]
+    assert {o.seed: o.refused for o in outcomes if o.refused} == {}
+    assert sum(o.placed for o in outcomes) > 100
+
+
+def test_a_machine_that_is_smaller_than_planned_is_noticed(plane: Plane) -> None:
+    outcomes = [judge(plane, seed, memory=0.1) for seed in range(4)]
+    assert any(o.refused for o in outcomes)

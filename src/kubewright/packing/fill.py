@@ -16,9 +16,16 @@ _LEANINGS = (0.0, 0.02, 0.05, 0.1, 0.2)
 """How much dearer than its prices say a pod is expected to become if it is left for later."""
 
 
+_MOST = 0.5
+"""Share of a machine from which it is taken whole."""
 _LAST = 3.0
 """Machines in the fractional mix below which rounding it says little."""
-_BARREN = 100
+_FEW = 12
+_SLACK = 0.001
+"""Share of the cost by which a step may be dearer than the one before."""
+_JITTER = 20
+"""Thousandths by which prices are shaken when pods are packed anew."""
+_BARREN = 300
 """Attempts in a row without success after which the search ends."""
 
 
@@ -53,38 +60,40 @@ class Search:
             loads = self._fill(self.counts, leaning)
             if _better(loads, found):
                 found = loads
-        barren = 0
-        while self.used < self.steps and barren < _BARREN and len(found) > 1:
-            again = self._again(found)
-            if _better(again, found):
-                barren = 0
-                found = again
-            else:
-                barren += 1
+        current, barren = found, 0
+        while self.used < self.steps and barren < _BARREN and len(current) > 1:
+            again = self._again(current)
+            # Of few machines slightly dearer packings are accepted, less and less so: ways out of dead ends.
+            slack = cost(found) * _SLACK * (1 - barren / _BARREN) if len(current) < _FEW else 0.0
+            barren += 1
+            if _better(again, current, slack):
+                current = again
+            if _better(current, found):
+                found, barren = current, 0
         return found
 
     def _dive(self) -> list[Load]:
         """Whole machines of the best fractional mix, then of the best mix for what is left, and so on; the last by `_fill`."""
         left = list(self.counts)
         loads: list[Load] = []
-        first = True
+        before: Mixes | None = None
         while any(left):
             mixes = Mixes(self.sizes, left, self.machines)
+            if before is not None:
+                mixes.learn(before)
             mixes.improve(max(0, (self.steps - self.used) // 3))
             self.used += mixes.used
-            if first:
+            if before is None:
                 self.market = Market(self.sizes, mixes.prices)
-                first = False
+            before = mixes
             mix = mixes.loads()
             levels = sum(level for level, _, _ in mix)
             if levels < _LAST or self.used >= self.steps:
                 break
-            # Of machines that are wanted more than once the whole ones; else those of which most of one is wanted.
+            # The whole ones, then those of which most of one is wanted; at least the one that is wanted most.
             taken = 0
             for level, machine, pods in mix:
-                copies = int(level + 1e-6)
-                if not copies and taken < levels / 4:
-                    copies = 1
+                copies = int(level + 1 - _MOST) if taken else max(1, int(level + 1 - _MOST))
                 if pods:
                     copies = min(copies, *(left[i] // n for i, n in pods.items()))
                 if copies > 0:
@@ -115,7 +124,13 @@ class Search:
         for i in out:
             for item, pods in loads[i].mix:
                 freed[item] += pods
+        shaken = _JITTER if self._random(2) else 0
+        kept, self.market = (
+            self.market,
+            Market(self.sizes, [p * (1000 - shaken + self._random(2 * shaken + 1)) / 1000 for p in self.market.prices]),
+        )
         refilled = self._fill(freed, _LEANINGS[self._random(len(_LEANINGS))], skip=self._random(3))
+        self.market = kept
         return [load for i, load in enumerate(loads) if i not in out] + refilled
 
     def _fill(self, counts: Sequence[int], leaning: float, skip: int = 0) -> list[Load]:
@@ -169,7 +184,7 @@ def cost(loads: Sequence[Load]) -> float:
     return sum(load.machine.usd for load in loads)
 
 
-def _better(one: Sequence[Load], other: Sequence[Load]) -> bool:
-    """Whether `one` packs as many pods for less."""
+def _better(one: Sequence[Load], other: Sequence[Load], slack: float = 0.0) -> bool:
+    """Whether `one` packs as many pods for less, or for at most `slack` more."""
     mine, theirs = (sum(n for load in loads for _, n in load.mix) for loads in (one, other))
-    return mine > theirs or (mine == theirs and cost(one) < cost(other) - 1e-9)
+    return mine > theirs or (mine == theirs and cost(one) < cost(other) + slack - 1e-9)

@@ -30,10 +30,9 @@ def improved(problem: Problem, first: Plan, steps: int) -> Plan:
     best = first
     if not first.claims or steps <= 0:
         return best
-    share = steps // len(_TOLERANCES)
     for tolerance in _TOLERANCES:
         engine: list[Packer] = []
-        plan = attempt(problem, by_size, None, make=_maker(tolerance, share, engine))
+        plan = attempt(problem, by_size, None, make=_maker(tolerance, steps, engine))
         if plan is not None and plan.unplaced.keys() <= first.unplaced.keys() and plan.usd_per_hour < best.usd_per_hour - 1e-9:
             best = plan
         if engine and engine[0].settled:
@@ -85,6 +84,8 @@ class Packer(Engine):
         waiting = [p for p in everyone if p.one.refusal is None]
         movable = [p for p in waiting if is_movable(p.one)]
         self.settled = len(movable) == len(waiting)
+        if not self.settled:
+            self.steps //= len(_TOLERANCES)
         free = {id(p) for p in movable}
         self._find_targets(waiting)
         leeway = Leeway(NO_RULES)

@@ -37,7 +37,19 @@ class Mixes:
         alone = [min(_alone(m, self.sizes[i]) for m in self.machines if m.allowed >> i & 1) for i in self.wanted]
         self.covering = Covering([counts[i] for i in self.wanted], alone)
         self._place = {i: at for at, i in enumerate(self.wanted)}
-        self._loads: dict[int, tuple[Machine, dict[int, int]]] = {}
+        self.found: dict[int, tuple[Machine, dict[int, int]]] = {}
+
+    def learn(self, other: "Mixes") -> None:
+        """Begin with the loads that another one found, as far as there are pods for them."""
+        for machine, mix in other.found.values():
+            self._note(machine, {i: min(n, self.counts[i]) for i, n in mix.items() if self.counts[i]})
+        self.covering.settle(self.covering.pivots + 10 * len(self.wanted))
+
+    def _note(self, machine: Machine, mix: dict[int, int]) -> None:
+        column = Column(machine.usd, {self._place[i]: float(n) for i, n in mix.items() if i in self._place})
+        if column.amounts:
+            self.covering.pool.append(column)
+            self.found[id(column)] = (machine, mix)
 
     def improve(self, steps: int) -> None:
         """Generate columns for about `steps` more; a step is a machine looked at, or some thousand sums of the program."""
@@ -67,9 +79,9 @@ class Mixes:
     def loads(self) -> list[tuple[float, Machine, dict[int, int]]]:
         """(how many, machine, pods by item) of the mix, largest first."""
         found = [
-            (level, *self._loads[id(column)])
+            (level, *self.found[id(column)])
             for level, column in zip(self.covering.levels, self.covering.columns, strict=True)
-            if column is not None and id(column) in self._loads and level > 1e-9
+            if column is not None and id(column) in self.found and level > 1e-9
         ]
         found.sort(key=lambda f: (-f[0], f[1].usd, f[1].template, f[1].row, sorted(f[2].items())))
         return found
@@ -97,11 +109,9 @@ class Mixes:
             _, mix = market.whole(machine.room, machine.allowed, self.counts)
             if not mix:
                 continue
-            column = Column(machine.usd, {self._place[i]: float(n) for i, n in mix.items() if i in self._place})
-            if sum(dual[i] * n for i, n in column.amounts) > machine.usd * (1 + 1e-6):
+            if sum(dual[self._place[i]] * n for i, n in mix.items() if i in self._place) > machine.usd * (1 + 1e-6):
                 grown = True
-                self.covering.pool.append(column)
-                self._loads[id(column)] = (machine, mix)
+                self._note(machine, mix)
         return better, grown
 
 

@@ -1,12 +1,16 @@
 """What the improver saves, and what it leaves alone."""
 
+from msgspec.structs import replace
+
 from kubewright.api import labels as names
-from kubewright.api.core import Taint, Toleration, TopologySpreadConstraint
-from kubewright.api.meta import LabelSelector
+from kubewright.api.core import Node, NodeStatus, Taint, Toleration, TopologySpreadConstraint
+from kubewright.api.meta import LabelSelector, ObjectMeta
+from kubewright.catalogue.types import Offering
 from kubewright.packing import plan
 from kubewright.settings import Packing, Settings
+from kubewright.solver.problem import StateNode
 from kubewright.solver.solve import solve
-from tests.builders import S_TYPES, ask, instance_type, needs, node_pool, pod
+from tests.builders import S_TYPES, ask, instance_type, needs, node_pool, one_of, pod
 
 IMPROVE = Settings(packing=Packing.IMPROVE, packing_steps=3000)
 LARGE_IS_DEAR = (*S_TYPES, instance_type("x64", 64, 128, 6.0))
@@ -94,3 +98,39 @@ def test_first_fit_stays_first_fit_and_has_a_bound() -> None:
 
 def test_without_pods_to_buy_for_the_bound_is_nothing() -> None:
     assert plan(ask([]), IMPROVE).bound_usd_per_hour == 0
+
+
+def test_room_on_a_node_that_stands_is_used_before_anything_is_bought() -> None:
+    standing = StateNode(
+        Node(
+            metadata=ObjectMeta(name="n", labels={names.ZONE: "a", names.HOSTNAME: "n"}),
+            status=NodeStatus(
+                capacity={"cpu": "40", "memory": "400Gi", "pods": "110"},
+                allocatable={"cpu": "40", "memory": "400Gi", "pods": "110"},
+            ),
+        ),
+        None,
+    )
+    asked = ask(mixed(150), types=LARGE_IS_DEAR, nodes=(standing,))
+    first, better = solve(asked), plan(asked, IMPROVE)
+    assert better.existing == first.existing
+    assert len(better.existing["n"]) == 20
+    assert 0 < better.bound_usd_per_hour <= better.usd_per_hour < first.usd_per_hour
+
+
+def test_where_reserved_capacity_is_sold_the_plan_is_first_fits() -> None:
+    key = "example.com/reservation-id"
+    reserved = Offering(
+        {
+            names.ZONE: one_of(names.ZONE, "a"),
+            names.CAPACITY_TYPE: one_of(names.CAPACITY_TYPE, names.RESERVED),
+            key: one_of(key, "r-1"),
+        },
+        0.0001,
+        reservation_capacity=2,
+    )
+    types = tuple(replace(t, offerings=(*t.offerings, reserved)) if t.name == "s8" else t for t in LARGE_IS_DEAR)
+    asked = ask(mixed(30), types=types)
+    better = plan(asked, IMPROVE)
+    assert better.claims == solve(asked).claims
+    assert better.bound_usd_per_hour <= better.usd_per_hour

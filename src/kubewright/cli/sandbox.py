@@ -199,4 +199,5 @@ def _close(report: "Report", wanted: Wanted, output: str, seconds: float) -> Non
     from kubewright.cli import tables  # noqa: PLC0415 (rich is slow to import)
 
     prices = f"Machines cost what AWS listed on {known.date} (`kubewright catalogue list`); spot prices are simulated."
-    tables.show(report, tables.console(), seconds, prices)
+    tables.show(report, tables.console(), prices)
+    click.echo(f"It took {seconds:.1f} s.", err=True)  # beside the output: that is the same for the same seed

@@ -22,8 +22,8 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
-def show(report: "Report", out: Console, seconds: float, prices: str) -> None:
-    """Everything the report says; `seconds` is how long the run took, `prices` where the money comes from."""
+def show(report: "Report", out: Console, prices: str) -> None:
+    """Everything the report says; `prices` is where the money comes from. The same report is the same text, to the byte."""
     out.print()
     _nodes(report, out)
     _machines(report, out)
@@ -37,7 +37,7 @@ def show(report: "Report", out: Console, seconds: float, prices: str) -> None:
     minutes = report.elapsed_seconds / 60
     ended = "the cluster is quiet" if report.quiet else "it was ended before the cluster was quiet"
     out.print(
-        f"{minutes:.0f} minutes of cluster time in {seconds:.1f} s; {ended}. "
+        f"{minutes:.0f} minutes of cluster time; {ended}. "
         f"Cost: ${report.usd:.4f} in all, ${report.usd_per_hour:.4f} an hour at the end.",
         highlight=False,
     )

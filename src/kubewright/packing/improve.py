@@ -14,6 +14,7 @@ from kubewright.packing.knapsack import Market
 from kubewright.packing.machines import Item, Machine, Vectors, items_of, machines_of
 from kubewright.packing.prices import Mixes, resource_prices
 from kubewright.scheduling.refusal import Refusal
+from kubewright.scheduling.resources import NODES
 from kubewright.solver.claims import OpenClaim
 from kubewright.solver.classes import PodClass, by_size
 from kubewright.solver.engine import NO_RULES, Engine, Leeway, Progress
@@ -75,6 +76,7 @@ class Packer(Engine):
         """Whether another tolerance would change nothing."""
         self._aim = 0
         """The row that the next claim is opened for, as a mask; 0 for the template's `targets`."""
+        self._target = -1
 
     def run(self, classes: Sequence[PodClass]) -> list[Progress]:
         everyone = [Progress(one) for one in classes]
@@ -109,17 +111,22 @@ class Packer(Engine):
         return [p for p in everyone if p.left]
 
     def new_claim(self, name: str, state: State) -> OpenClaim:
-        target = self._aim or self.targets.get(state.template.name, -1)
-        return SizedClaim(len(self.claims), name, state, target if target & state.rows else -1)
+        return SizedClaim(len(self.claims), name, state, self._target)
 
     def _try_new(self, progress: Progress, state: State, wanted: int, within: int, template: Template) -> int | Refusal | None:
-        target = (self._aim or self.targets.get(template.name, 0)) & within & state.rows
+        columns = template.columns
+        rows = within & state.rows
+        if within & ~columns.plain and rows & columns.plain & template.fit.holding(progress.one.requests):
+            # Exotic machines are for pods that nothing else suits, not for being cheap: the provider would not launch them.
+            return None
+        target = (self._aim or self.targets.get(template.name, 0)) & rows
+        if self._aim and not target:
+            return None
+        self._target = target or -1
         if template.remaining and target:
             # A limit is charged for the largest type that a claim could become, so such a claim names none beyond its target.
-            columns = template.columns
-            most = {name: columns.capacity(name).largest(target) for name in template.remaining if name != "nodes"}
-            narrow = within & columns.within(most)
-            placed = super()._try_new(progress, state, wanted, narrow, template)
+            most = {name: columns.capacity(name).largest(target) for name in template.remaining if name != NODES}
+            placed = super()._try_new(progress, state, wanted, within & columns.within(most), template)
             if placed is not None:
                 return placed
         return super()._try_new(progress, state, wanted, within, template)
@@ -166,7 +173,7 @@ class Packer(Engine):
             used += search.used
             before = len(self.claims)
             for load in loads:
-                self._carry_out(load, owners)
+                self._carry_out(load, items, owners)
             if len(self.claims) == before:
                 break
 
@@ -178,6 +185,12 @@ class Packer(Engine):
             affordable[index] = 0 if isinstance(rows, Refusal) else rows
         live = [m for m in machines if not m.reservation and affordable[m.template] >> m.row & 1]
         wanted = sum(1 << i for i, n in enumerate(counts) if n)
+        ordinary = [0] * len(self.templates)
+        for machine in live:
+            if not machine.exotic:
+                ordinary[machine.template] |= machine.allowed
+        # Without pods that need one, exotic machines are not on offer.
+        live = [m for m in live if not m.exotic or m.allowed & wanted & ~ordinary[m.template]]
         home: dict[int, int] = {}
         taken = 0
         for index in range(len(self.templates)):
@@ -218,13 +231,15 @@ class Packer(Engine):
                 for i, pods in sorted(best[2].items()):
                     self._add(claim, owners[i], pods)
 
-    def _carry_out(self, load: Load, owners: Sequence[Sequence[Progress]]) -> None:
+    def _carry_out(self, load: Load, items: Sequence[Item], owners: Sequence[Sequence[Progress]]) -> None:
         """Open a claim for the load's machine and put its pods on it, as far as the solver's checks let them."""
         template = self.templates[load.machine.template]
         leeway = Leeway(NO_RULES)
         claim: OpenClaim | None = None
         self._aim = 1 << load.machine.row
-        for i, pods in load.mix:
+        plain = template.rows & template.columns.plain
+        # Pods that only an exotic machine takes come first: they are the reason for it.
+        for i, pods in sorted(load.mix, key=lambda m: bool(plain & template.fit.holding(items[m[0]].requests))):
             left = pods
             if claim is None:
                 for progress in owners[i]:

@@ -38,6 +38,8 @@ class Machine(NamedTuple):
     """Id of a capacity reservation, "" for what is sold to everybody."""
     capacity: int
     """Machines that the reservation has left."""
+    exotic: bool
+    """Whether it is bought only for pods that nothing else suits."""
 
 
 class Vectors:
@@ -85,6 +87,7 @@ def _beats(other: Machine, one: Machine) -> bool:
     """Whether a machine that costs no more takes all that `one` takes."""
     return (
         not other.reservation
+        and other.exotic <= one.exotic
         and not one.allowed & ~other.allowed
         and other.template == one.template
         and all(a >= b for a, b in zip(other.room, one.room, strict=True))
@@ -124,5 +127,6 @@ def _of_template(index: int, template: Template, rows: int, items: Sequence[Item
     for (row, allowed, reservation), (usd, capacity) in best.items():
         extra = overhead.get(row, {})
         room = vectors.of({k: v - extra.get(k, 0) for k, v in columns.rows[row].allocatable.items()})
-        found.append(Machine(index, row, usd, room, allowed, reservation, capacity))
+        exotic = not columns.plain >> row & 1
+        found.append(Machine(index, row, usd, room, allowed, reservation, capacity, exotic))
     return found

@@ -134,3 +134,14 @@ def test_where_reserved_capacity_is_sold_the_plan_is_first_fits() -> None:
     better = plan(asked, IMPROVE)
     assert better.claims == solve(asked).claims
     assert better.bound_usd_per_hour <= better.usd_per_hour
+
+
+def test_an_exotic_machine_is_not_bought_for_being_cheap() -> None:
+    bargain = replace(instance_type("metal", 32, 64, 0.4), exotic=True)
+    better = plan(ask(mixed(), types=(*LARGE_IS_DEAR, bargain)), IMPROVE)
+    assert not better.unplaced
+    assert all("metal" not in claim.instance_types for claim in better.claims)
+    needy = pod("needy", "24", "8Gi")
+    only = plan(ask([*mixed(9), needy], types=(*S_TYPES, bargain)), IMPROVE)
+    assert not only.unplaced
+    assert [c.pods for c in only.claims if "metal" in c.instance_types and needy.key not in c.pods] == []

@@ -31,7 +31,7 @@ apiVersion: karpenter.sh/v1
 kind: NodePool
 metadata: {name: general}
 spec:
-  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 5s}
+  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 5s, budgets: [{nodes: 100%}]}
   template:
     spec:
       nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}

@@ -82,9 +82,16 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def report(
-    store: Store, ec2: FakeEc2, elapsed: timedelta, ran: Mapping[str, Mapping[str, int]], failed: Sequence[str], *, quiet: bool
+    store: Store,
+    ec2: FakeEc2,
+    elapsed: timedelta,
+    ran: Mapping[str, Mapping[str, int]],
+    refused: Mapping[str, str],
+    failed: Sequence[str],
+    *,
+    quiet: bool,
 ) -> Report:
-    """`ran` is NodeClaim → workload → pods; `failed` are the steps that went wrong."""
+    """`ran` is NodeClaim → workload → pods, `refused` pod → why no place was found; `failed` are the steps that went wrong."""
     machines = tuple(
         MachineRow(
             b.node_claim,
@@ -107,7 +114,7 @@ def report(
         round(sum(b.usd for b in ec2.costs()), 6),
         tuple(sorted(_nodes(store, ec2), key=lambda r: (r.node_pool, r.name))),
         machines,
-        tuple(sorted(_waiting(store), key=lambda w: w.pod)),
+        tuple(sorted(_waiting(store, refused), key=lambda w: w.pod)),
         tuple(failed),
         tuple(_warnings(store)),
     )
@@ -134,22 +141,23 @@ def _nodes(store: Store, ec2: FakeEc2) -> Iterator[NodeRow]:
         )
 
 
-def _waiting(store: Store) -> Iterator[Waiting]:
+def _waiting(store: Store, refused: Mapping[str, str]) -> Iterator[Waiting]:
     said: dict[str, tuple[str, str]] = {}
     for event in store.list("v1", "Event")[0]:
         about = event.get("involvedObject", {})
         if about.get("kind") == "Pod" and event.get("reason") in _TELLING and not _by_scheduler(event):
             uid, when = about.get("uid", ""), event.get("lastTimestamp") or event.get("eventTime") or ""
-            said[uid] = max(said.get(uid, ("", "")), (when, event.get("message", "")))
+            said[uid] = max(said.get(uid, ("", "")), (when, event.get("message", "").removeprefix("Failed to schedule pod, ")))
     for pod in store.list("v1", "Pod")[0]:
         meta = pod["metadata"]
         if pod["spec"].get("nodeName") or is_over(pod) or meta.get("deletionTimestamp"):
             continue
         condition: Item = next((c for c in pod.get("status", {}).get("conditions", ()) if c["type"] == "PodScheduled"), {})
         gates = ", ".join(g["name"] for g in pod["spec"].get("schedulingGates", ()))
-        why = f"nothing is bought for it before its scheduling gates are gone ({gates})" if gates else ""
+        key = f"{meta['namespace']}/{meta['name']}"
+        why = f"nothing is bought for it before its scheduling gates are gone ({gates})" if gates else refused.get(key, "")
         yield Waiting(
-            f"{meta['namespace']}/{meta['name']}",
+            key,
             why or said.get(meta.get("uid", ""), ("", ""))[1],
             condition.get("message", "") or "not looked at yet",
         )

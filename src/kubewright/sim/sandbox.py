@@ -12,6 +12,7 @@ from kubewright.clock import Clock
 from kubewright.cloud.aws.catalogue import Catalogue, embedded
 from kubewright.cloud.aws.provider import AwsProvider
 from kubewright.errors import KubeError, ManifestError
+from kubewright.explain.karpenter import karpenter_text
 from kubewright.operator import Operator
 from kubewright.settings import Settings
 from kubewright.sim.apiserver.direct import DirectClient
@@ -66,6 +67,7 @@ class Sandbox:
         self._joining = joining
         self._seed = seed
         self._failed: list[str] = []
+        self._operator: Operator | None = None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Sandbox"]:
@@ -75,7 +77,7 @@ class Sandbox:
         self.ec2.on_terminated(joiner.terminated)
         client = DirectClient(self.store)
         provider = AwsProvider(self.ec2, client, self.clock, self.settings, self.ec2.settings, known=self._known)
-        operator = Operator(client, provider, self.settings, self.clock)
+        operator = self._operator = Operator(client, provider, self.settings, self.clock)
         raised: Exception | None = None
         async with self.cluster, asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(joiner.run(), name="joiner"), tasks.create_task(operator.run(), name="operator")]
@@ -170,7 +172,13 @@ class Sandbox:
 
     def report(self, start: datetime, narrator: Narrator, *, quiet: bool) -> Report:
         """What there is now, and what everything has cost."""
-        return report(self.store, self.ec2, self.clock.now() - start, narrator.ran, self._failed, quiet=quiet)
+        elapsed = self.clock.now() - start
+        return report(self.store, self.ec2, elapsed, narrator.ran, self._refused(), self._failed, quiet=quiet)
+
+    def _refused(self) -> dict[str, str]:
+        """Pod → why the last pass found no place for it; events tell only what the first passes thought of it."""
+        plan = self._operator.provisioner.last_plan if self._operator is not None else None
+        return {key: "; ".join(karpenter_text(r) for r in found) for key, found in plan.unplaced.items()} if plan else {}
 
     def narrator(self, say: Callable[[str], None]) -> Narrator:
         return Narrator(self.store, self.clock.now(), say, self.price_of)

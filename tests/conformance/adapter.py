@@ -74,7 +74,9 @@ def answer(problem: Mapping[str, Any]) -> dict[str, Any]:
     except (BadProblem, ValueError, msgspec.ValidationError, OSError) as error:
         return {"newNodes": None, "existingNodes": None, "errors": {}, "seconds": None, "error": str(error)}
     seconds: list[float] = []
-    packing = Settings(packing=Packing(problem.get("packing") or "first-fit"))
+    method = Packing(problem.get("packing") or "first-fit")
+    # First fit alone needs no bound, which the oracle's answer has no place for.
+    packing = None if method is Packing.FIRST_FIT else Settings(packing=method)
     result: Plan | None = None
     ignored: Mapping[str, Any] = {}
     for _ in range(max(1, problem.get("repeat") or 1)):

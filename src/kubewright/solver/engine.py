@@ -151,8 +151,9 @@ class Engine:
         if not table.every:
             return 0
         one, hosts = progress.one, leeway.hosts
+        roomy = table.perhaps_roomy(progress.requests)
         for ask in variant.asks:
-            mask = table.allowed(ask) & hosts.nodes_only & ~hosts.nodes_never & ~progress.nodes_full
+            mask = table.allowed(ask) & roomy & hosts.nodes_only & ~hosts.nodes_never & ~progress.nodes_full
             for key, limit in leeway.limits.items():
                 if not mask:
                     break
@@ -190,9 +191,7 @@ class Engine:
     def _settle_on_node(self, progress: Progress, index: int, pods: int) -> None:
         one = progress.one
         node = self.table.nodes[index]
-        free = node.free
-        for name, amount in progress.requests:
-            free[name] = free.get(name, 0) - amount * pods
+        self.table.take(index, progress.requests, pods)
         if one.ports:
             node.ports += one.ports
         for driver, keys in one.drivers.items():

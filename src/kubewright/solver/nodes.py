@@ -3,7 +3,7 @@
 Source: spec/scheduling 4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from kubewright.api import labels as names
 from kubewright.api.core import CSINode, Pod, Taint
 from kubewright.api.karpenter import NodeClaim
 from kubewright.api.quantity import ONE, Resources, parse_map
+from kubewright.catalogue.columns import Ladder
 from kubewright.scheduling.host_ports import HostPort, host_ports
 from kubewright.scheduling.requirement import DOES_NOT_EXIST, NOT_IN, Requirement
 from kubewright.scheduling.requirements import Requirements, compatible, of_labels, of_pod
@@ -208,6 +209,8 @@ class NodeTable:
         self._by_value: dict[str, dict[str, int]] = {}
         self._by_taints: dict[tuple[Taint, ...], int] = {}
         self._allowed: dict[int, int] = {}
+        self._room: dict[str, Ladder] = {}
+        self._taken = 0
         taint_sets: dict[bytes, tuple[tuple[Taint, ...], int]] = {}
         self.open = 0
         """Nodes on which nothing is overdrawn."""
@@ -231,6 +234,31 @@ class NodeTable:
         for nodes in self.values(key).values():
             mask |= nodes
         return mask
+
+    def perhaps_roomy(self, requests: Iterable[tuple[str, int]]) -> int:
+        """Nodes that had room for `requests` a while ago; as room only shrinks, all others have none.
+
+        Cost: a bisection a resource, and sorting the nodes anew once many have been filled.
+        """
+        if self._taken > len(self.nodes) >> 3:
+            self._room.clear()
+            self._taken = 0
+        mask = self.every
+        for name, amount in requests:
+            if amount:
+                ladder = self._room.get(name)
+                if ladder is None:
+                    free = ((node.free.get(name, 0), i) for i, node in enumerate(self.nodes))
+                    ladder = self._room[name] = Ladder(free)
+                mask &= ladder.at_least(amount)
+        return mask
+
+    def take(self, index: int, requests: Iterable[tuple[str, int]], pods: int) -> None:
+        """Give room on a node to `pods` pods of one kind."""
+        free = self.nodes[index].free
+        for name, amount in requests:
+            free[name] = free.get(name, 0) - amount * pods
+        self._taken += 1
 
     def allowed(self, ask: Ask) -> int:
         """Nodes whose labels and taints the ask accepts. Source: spec/scheduling 4.5 steps 1 and 5."""

@@ -15,6 +15,7 @@ from kubewright.errors import CloudError, ConfigError, ManifestError
 COMMANDS = {
     "sandbox": "kubewright.cli.sandbox",
     "run": "kubewright.cli.run",
+    "explain": "kubewright.cli.explain",
     "crds": "kubewright.cli.crds",
     "catalogue": "kubewright.cli.catalogue",
     "version": "kubewright.cli.version",

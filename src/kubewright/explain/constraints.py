@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kubewright.api import labels as names
 from kubewright.api.core import NodeSelectorTerm, Pod, PodAffinity, PodSpec
-from kubewright.api.quantity import parse, show
+from kubewright.api.quantity import ONE, parse, show
 from kubewright.explain import edits
 from kubewright.scheduling.host_ports import host_ports
 from kubewright.scheduling.resources import PODS, pod_requests
@@ -35,6 +35,9 @@ class Piece(NamedTuple):
 
 
 def amount_text(resource: str, amount: int) -> str:
+    """A quantity as people write it: 1500m, 312Mi, 1000 and not 1k."""
+    if resource not in _BINARY and not resource.startswith("hugepages-") and amount % ONE == 0:
+        return str(amount // ONE)
     return show(amount, binary=resource in _BINARY or resource.startswith("hugepages-"))
 
 

@@ -20,6 +20,7 @@ from kubewright.scheduling.resources import pod_requests
 from kubewright.scheduling.taints import PREFER_NO_SCHEDULE, untolerated
 from kubewright.solver.build import Parts
 from kubewright.solver.problem import Problem
+from kubewright.solver.solve import solve
 from kubewright.solver.templates import Template
 
 MOST_FIXES = 6
@@ -225,33 +226,37 @@ def _requirements(prober: Prober, piece: Piece) -> Iterator[Fix]:
 
 
 def _limits(prober: Prober, piece: Piece) -> Iterator[Fix]:
-    """Raise the limit as little as lets one more node in."""
+    """Raise the limit as little as lets the pod in, behind all the pods that go before it."""
     problem, resource = prober.problem, piece.target
+    unit = Nano(2**30 * ONE) if resource in ("memory", "ephemeral-storage") else ONE
     for template in Parts(problem).templates:
         if resource not in template.remaining:
             continue
-        now = limit_of(problem, template.name, resource)
+        pool = template.name
+        free = solve(edits.with_limit(problem, resource, None, pool))
+        if prober.key in free.unplaced:
+            continue
+        now = limit_of(problem, pool, resource)
+        sizes = {t.name: t.capacity.get(resource, 0) for p in problem.pools for t in p.instance_types}
+        bought = sum(
+            ONE if resource == "nodes" else max(sizes[name] for name in c.instance_types)
+            for c in free.claims
+            if c.node_pool == pool
+        )
         used = now - template.remaining[resource]
-        sizes = {ONE} if resource == "nodes" else {t.capacity.get(resource, 0) for p in problem.pools for t in p.instance_types}
-        for more in range(1, 1 if prober.alone else 4):
-            sizes |= {s * (more + 1) for s in sizes}
-        amounts = sorted({used + s for s in sizes if used + s > now})
-        low, high = 0, len(amounts)
+        low, high = now // unit + 1, max(used + bought, now) // unit + 1
         while low < high:
             middle = (low + high) // 2
-            if prober.cures(edits.with_limit(problem, resource, amounts[middle], template.name)):
+            if prober.cures(edits.with_limit(problem, resource, middle * unit, pool)):
                 high = middle
             else:
                 low = middle + 1
-        if low < len(amounts):
-            to = amounts[low]
-            span = f"from {amount_text(resource, now)} to {amount_text(resource, to)}"
-            text = f"raise limits.{resource} of NodePool {template.name} {span}"
-            yield Fix(
-                9,
-                text,
-                lambda p, to=to, pool=template.name: edits.with_limit(p, resource, to, pool),  # type: ignore[misc]
-            )
+        span = f"from {amount_text(resource, now)} to {amount_text(resource, low * unit)}"
+        yield Fix(
+            9,
+            f"raise limits.{resource} of NodePool {pool} {span}",
+            lambda p, to=low * unit, pool=pool: edits.with_limit(p, resource, to, pool),  # type: ignore[misc]
+        )
 
 
 def _min_values(prober: Prober, piece: Piece) -> Iterator[Fix]:

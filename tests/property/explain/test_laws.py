@@ -1,5 +1,6 @@
 """Laws of explanations, on random problems over every feature: a conflict has no member too many, and a fix fixes."""
 
+import re
 from collections.abc import Iterator
 
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from kubewright.explain.why import explain
 from kubewright.solver.problem import Plan, Problem
 from kubewright.solver.select import select
 from kubewright.solver.solve import solve
+from tests.builders import ask, node_pool, pod
 from tests.conformance.adapter import read
 from tests.conformance.problems import problem as random_problem
 
@@ -65,3 +67,16 @@ def test_narrowing_adds_up_and_is_the_same_every_time(seed: int) -> None:
                 assert step.removed > 0
                 assert step.left == left - step.removed
                 left = step.left
+
+
+def test_the_fix_for_a_limit_counts_the_pods_that_go_before() -> None:
+    wanted = [pod(f"p{i:03}", cpu=("500m", "1", "1500m")[i % 3], app=f"a{i % 40}") for i in range(200)]
+    asked = ask(wanted, [node_pool(limits={"cpu": "40"})])
+    plan = solve(asked)
+    key = min(plan.unplaced)
+    (text, *_) = explain(asked, plan, key).fixes
+    found = re.fullmatch(r"raise limits.cpu of NodePool default from 40 to (\d+)", text)
+    assert found
+    for limit, placed in ((int(found[1]), True), (int(found[1]) - 1, False)):
+        again = solve(ask(wanted, [node_pool(limits={"cpu": str(limit)})]))
+        assert (key not in again.unplaced) == placed

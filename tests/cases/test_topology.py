@@ -3,7 +3,7 @@
 import pytest
 
 from kubewright.scheduling.refusal import Because
-from tests.cases.shorthand import answer, case
+from tests.cases.shorthand import answer, case, launched
 
 
 def test_c20_only_domains_that_the_pod_could_go_to_count() -> None:
@@ -83,6 +83,40 @@ def test_c27_a_selector_that_misses_its_own_pod_spreads_nothing() -> None:
     own = case("C27")
     own["pods"][0]["tsc"]["selector"] = {"app": "web"}
     assert [len(c.pods) for c in answer(own).plan.claims] == [1, 1, 1]
+
+
+def test_c28_affinity_to_a_daemon_holds_on_a_new_node() -> None:
+    got = answer(case("C28"))
+    (claim,) = got.plan.claims
+    assert claim.pods == ("default/relay",)
+
+
+def test_c28_the_next_pass_uses_the_node_on_its_way() -> None:
+    again = launched(answer(case("C28")))
+    assert again.plan.claims == ()
+    assert list(again.plan.existing.values()) == [("default/relay",)]
+
+
+def test_c28_on_a_type_where_the_daemon_runs() -> None:
+    written = case("C28")
+    written["daemonsets"][0]["affinity"] = "type In [s8,s16]"
+    assert answer(written).types() == ("s8", "s16")
+
+
+def test_c28_a_full_node_leads_to_another_and_friends_share_it() -> None:
+    written = case("C28")
+    written["pods"] = [{**written["pods"][0], "n": 12, "cpu": 8}, {"app": "web", "cpu": 1}]
+    got = answer(written)
+    assert got.plan.unplaced == {}
+    assert sum(len(c.pods) for c in got.plan.claims) == 13
+
+
+def test_c28_not_where_it_is_not_sure_that_the_daemon_runs() -> None:
+    written = case("C28")
+    written["daemonsets"][0]["affinity"] = "zone In [a]"
+    assert answer(written).plan.claims == ()
+    sure = {**written, "pools": [{"name": "default", "req": ["zone In [a]"]}]}
+    assert len(answer(sure).plan.claims) == 1
 
 
 def test_c28_not_where_the_daemon_does_not_tolerate_the_pool() -> None:

@@ -19,6 +19,7 @@ from kubewright.scheduling.taints import PREFER_NO_SCHEDULE
 from kubewright.scheduling.volumes import Storage, driver_of
 from kubewright.settings import PreferencePolicy
 from kubewright.solver.classes import Asks, PodClass, add_variants, group
+from kubewright.solver.company import awaits, daemon_rows
 from kubewright.solver.nodes import (
     ExistingNode,
     NodeTable,
@@ -240,6 +241,12 @@ class Parts:
     def _count(self, target: Group, scheduled: set[str]) -> None:
         """Count the pods that run already. Source: spec/scheduling 6.4."""
         term = target.term
+        if term.shape is Shape.AFFINITY and term.key == names.HOSTNAME:
+            picked = [d for d in self.daemons if term.selects(d.namespace, d.metadata.labels)]
+            target.daemon_rows = daemon_rows(self.templates, picked, self.aliases)
+            for node in self.table.nodes:
+                if awaits(node, picked, self.aliases):
+                    target.nodes.add(node.index, 1)
         filtered = bool(term.filter.alternatives or term.filter.tolerations is not None)
         if filtered:
             target.nodes_passing = 0

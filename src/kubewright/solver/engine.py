@@ -16,10 +16,10 @@ from kubewright.solver.claims import OpenClaim, Reservations
 from kubewright.solver.classes import PodClass, Variant
 from kubewright.solver.filters import claim_may_pass, claim_passes, count_late
 from kubewright.solver.nodes import NodeTable
-from kubewright.solver.refusals import no_domain, no_room, one_fits, too_many_volumes, topology_refusal
+from kubewright.solver.refusals import no_company, no_domain, no_room, one_fits, too_many_volumes, topology_refusal
 from kubewright.solver.reporter import Reporter
 from kubewright.solver.templates import State, Template
-from kubewright.solver.topology import Allowed, HostMasks, Rules, allowed, host_masks, host_room
+from kubewright.solver.topology import Allowed, HostMasks, Rules, allowed, host_masks, host_room, rows_with_company
 
 NO_RULES = Rules((), (), (), one_at_a_time=False)
 FREE = HostMasks(-1, 0, -1, 0, fresh=True)
@@ -235,6 +235,8 @@ class Engine:
                 within = claim.rows & claim.template.free_of(one.ports) if one.ports else claim.rows
                 if one.drivers:
                     within &= claim.attaching(one.drivers)
+                if rules.host:
+                    within &= rows_with_company(rules.host, claim.template.name, index)
                 placed = self._join(progress, claim, options, wanted, within)
                 if placed:
                     return placed
@@ -338,6 +340,10 @@ class Engine:
             unlimited, within = within, within & template.columns.attaching(one.drivers)
             if unlimited and not within:
                 return too_many_volumes(template, one)
+        if rules.host:
+            anywhere, within = within, within & rows_with_company(rules.host, template.name, None)
+            if anywhere and not within:
+                return no_company(template, rules)
         refusal: Refusal | None = None
         tries: list[tuple[State, list[State]]] = []
         for ask in variant.asks:

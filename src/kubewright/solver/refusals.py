@@ -49,6 +49,12 @@ def topology_refusal(where: str, rules: Rules, leeway: "Leeway") -> Refusal:
     return _of_rule(where, rule, f"{rule.group.term.key} In [hostname-placeholder]")
 
 
+def no_company(template: Template, rules: Rules) -> Refusal:
+    """No node of the pool would have the DaemonSet that the pod must be beside."""
+    rule = next(r for r in rules.host if r.group.daemon_rows and not r.group.daemon_rows.get(template.name))
+    return _of_rule(template.name, rule, f"{rule.group.term.key} In [hostname-placeholder]")
+
+
 def _of_rule(where: str, rule: Rule, found: str) -> Refusal:
     key = rule.group.term.key
     facts = {

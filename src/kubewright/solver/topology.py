@@ -46,6 +46,7 @@ class Group:
     __slots__ = (
         "claims",
         "counts",
+        "daemon_rows",
         "elsewhere",
         "followers",
         "index",
@@ -75,6 +76,8 @@ class Group:
         """What the classes bound by an affinity require of the key, any one of each."""
         self.nodes_passing = -1
         """Mask of existing nodes that the node filter lets count."""
+        self.daemon_rows: Mapping[str, int] = {}
+        """NodePool → rows on which a DaemonSet that the term picks will run (see `solver.company`)."""
         self.passes: dict[object, bool] = {}
         """Claim state → whether the node filter lets such claims count."""
 
@@ -220,8 +223,9 @@ def host_masks(rules: Iterable[Rule]) -> HostMasks:
             claims_never |= group.claims.at_least(full)
         elif not rule.own or group.any_counted:
             nodes_only &= group.nodes.at_least(1)
-            claims_only &= group.claims.at_least(1)
-            fresh = False
+            if not group.daemon_rows:
+                claims_only &= group.claims.at_least(1)
+                fresh = False
     return HostMasks(nodes_only, nodes_never, claims_only, claims_never, fresh)
 
 
@@ -254,6 +258,20 @@ def shunned(counted_in: Iterable[Group], domains: Callable[[str], Iterable[str]]
             if bad:
                 ranks[value] = ranks.get(value, 0) + bad
     return {key: ranks for key, ranks in found.items() if ranks}
+
+
+def rows_with_company(rules: Iterable[Rule], pool: str, claim: int | None) -> int:
+    """Rows of a claim where pods that must be beside a DaemonSet's find one, or a pod that is on the claim already."""
+    rows = -1
+    for rule in rules:
+        group = rule.group
+        if (
+            group.daemon_rows
+            and (not rule.own or group.any_counted)
+            and not (claim is not None and group.claims.counts.get(claim))
+        ):
+            rows &= group.daemon_rows.get(pool, 0)
+    return rows
 
 
 class Topology:

@@ -9,7 +9,7 @@ from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.settings import MinValuesPolicy
 from kubewright.solver.build import Parts
 from kubewright.solver.claims import Reservations
-from kubewright.solver.classes import PodClass, by_constraint, by_priority, by_size
+from kubewright.solver.classes import PodClass, by_constraint, by_priority, by_size, by_tightness
 from kubewright.solver.engine import NO_RULES, Engine, Leeway, Progress
 from kubewright.solver.finish import finished
 from kubewright.solver.problem import Plan, PlannedClaim, Problem
@@ -29,6 +29,7 @@ _ORDER_MATTERS = (
 """Reasons that may be owed to what was placed before."""
 
 _OTHER_TRIES = (
+    (by_tightness, False, False),
     (by_constraint, False, False),
     (by_size, True, False),
     (by_constraint, True, False),
@@ -49,7 +50,12 @@ def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
     assert plan is not None
     if not plan.unplaced:
         return plan
-    if any(r.because in _ORDER_MATTERS for refusals in plan.unplaced.values() for r in refusals):
+    spread = {pod.key for pod in problem.pods if pod.spec.topology_spread_constraints}
+    if any(
+        r.because in _ORDER_MATTERS or (r.because is Because.LIMITS and key in spread)
+        for key, refusals in plan.unplaced.items()
+        for r in refusals
+    ):
         for order, spread_out, lenient in _OTHER_TRIES:
             again = attempt(problem, order, None, spread_out=spread_out, lenient=lenient)
             if again is not None and len(again.unplaced) < len(plan.unplaced):

@@ -103,6 +103,13 @@ def test_c28_on_a_type_where_the_daemon_runs() -> None:
     assert answer(written).types() == ("s8", "s16")
 
 
+def test_c28_not_where_the_limit_leaves_only_other_types() -> None:
+    written = case("C28", pools=[{"name": "default", "limits": {"cpu": 6}}])
+    written["daemonsets"][0]["affinity"] = "type In [s8,s16]"
+    got = answer(written)
+    assert got.refusals("relay")[0].because is Because.AFFINITY
+
+
 def test_c28_a_full_node_leads_to_another_and_friends_share_it() -> None:
     written = case("C28")
     written["pods"] = [{**written["pods"][0], "n": 12, "cpu": 8}, {"app": "web", "cpu": 1}]

@@ -50,8 +50,9 @@ def topology_refusal(where: str, rules: Rules, leeway: "Leeway") -> Refusal:
 
 
 def no_company(template: Template, rules: Rules) -> Refusal:
-    """No node of the pool would have the DaemonSet that the pod must be beside."""
-    rule = next(r for r in rules.host if r.group.daemon_rows and not r.group.daemon_rows.get(template.name))
+    """No node that the pool can still buy would have the DaemonSet that the pod must be beside."""
+    wanting = [r for r in rules.host if r.group.daemon_rows]
+    rule = next((r for r in wanting if not r.group.daemon_rows.get(template.name)), wanting[0])
     return _of_rule(template.name, rule, f"{rule.group.term.key} In [hostname-placeholder]")
 
 

@@ -4,8 +4,10 @@ Works on counts and vectors only; `improve` carries the answer out through the s
 """
 
 from collections.abc import Sequence
+from operator import mul
 from typing import NamedTuple
 
+from kubewright.catalogue.columns import bits
 from kubewright.packing.knapsack import Market
 from kubewright.packing.machines import Machine
 from kubewright.packing.prices import Mixes
@@ -154,11 +156,15 @@ class Search:
         market = self.market
         present = sum(1 << i for i, n in enumerate(left) if n)
         ranked: list[tuple[float, int]] = []
+        all_left: dict[int, float] = {}
+        self.used += len(self.machines) // 20
         for at, machine in enumerate(self.machines):
             allowed = machine.allowed & present
             if allowed:
                 values, _ = market.best(machine.room, allowed)
-                worth = market.worth_at_most(values, machine.room, allowed, left)
+                if allowed not in all_left:
+                    all_left[allowed] = sum(market.prices[i] * left[i] for i in bits(allowed))
+                worth = min(sum(map(mul, values, machine.room)), all_left[allowed])
                 ranked.append((machine.usd - (1 + leaning) * worth if leaning else machine.usd / max(worth, 1e-12), at))
         ranked.sort()
         choices: list[tuple[float, int, Load]] = []

@@ -1,6 +1,7 @@
 """What the best mix of pods on one machine is worth at given prices: fractionally, with a proof, and rounded to whole pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from operator import mul
 
 _EPS = 1e-9
 _TRIES = 60
@@ -14,6 +15,7 @@ class Market:
         self.prices = prices
         self._bases: dict[int, list[tuple[list[float], list[int], list[list[float]]]]] = {}
         self._members: dict[int, list[int]] = {}
+        self._answers: dict[tuple[tuple[float, ...], int], tuple[list[float], list[tuple[int, float]]]] = {}
 
     def members(self, allowed: int) -> list[int]:
         found = self._members.get(allowed)
@@ -22,15 +24,22 @@ class Market:
             self._members[allowed] = found
         return found
 
-    def best(self, room: Sequence[float], allowed: int) -> tuple[list[float], list[tuple[int, float]]]:
+    def best(self, room: tuple[float, ...], allowed: int) -> tuple[list[float], list[tuple[int, float]]]:
         """(value of a unit of each resource, fractional pods by item) of the best mix of `allowed` items in `room`.
 
         The first is a proof for `worth_at_most`, the second a suggestion.
         """
+        answer = self._answers.get((room, allowed))
+        if answer is None:
+            answer = self._answers[room, allowed] = self._find_best(room, allowed)
+        return answer
+
+    def _find_best(self, room: tuple[float, ...], allowed: int) -> tuple[list[float], list[tuple[int, float]]]:
         known = self._bases.setdefault(allowed, [])
-        for values, basis, inverse in sorted(known, key=lambda b: sum(v * r for v, r in zip(b[0], room, strict=True)))[:3]:
-            levels = [sum(a * r for a, r in zip(row, room, strict=True)) for row in inverse]
-            if all(level >= -_EPS for level in levels):
+        # A mix of items that was best elsewhere is best here too if there is room for it; the cheapest valuation is tried first.
+        for values, basis, inverse in sorted(known, key=lambda b: sum(map(mul, b[0], room)))[:3]:
+            levels = [sum(map(mul, row, room)) for row in inverse]
+            if min(levels) >= -_EPS:
                 return values, [(i, x) for i, x in zip(basis, levels, strict=True) if i >= 0 and x > _EPS]
         values, basis, inverse, levels = self._simplex(room, self.members(allowed))
         known.append((values, basis, inverse))
@@ -38,11 +47,11 @@ class Market:
 
     def worth_at_most(self, values: Sequence[float], room: Sequence[float], allowed: int, counts: Sequence[int]) -> float:
         """No mix of whole pods, at most `counts` of each, is worth more, whatever non-negative `values` are."""
-        total = sum(v * r for v, r in zip(values, room, strict=True))
+        total: float = sum(map(mul, values, room))
         everything = 0.0
         for i in self.members(allowed):
             price = self.prices[i]
-            over = price - sum(v * s for v, s in zip(values, self.sizes[i], strict=True))
+            over = price - sum(map(mul, values, self.sizes[i]))
             if over > 0:
                 total += over * counts[i]
             everything += price * counts[i]
@@ -62,7 +71,7 @@ class Market:
             values = [sum(w * row[k] for w, row in zip(worth, inverse, strict=True)) for k in range(count)]
             entering, best = None, 1e-10
             for i in members:
-                gain = self.prices[i] - sum(v * s for v, s in zip(values, self.sizes[i], strict=True))
+                gain = self.prices[i] - sum(map(mul, values, self.sizes[i]))
                 if gain > best * max(self.prices[i], 1e-9):
                     best, entering = gain / max(self.prices[i], 1e-9), i
             vector: Sequence[float]
@@ -92,21 +101,17 @@ class Market:
             basis[leaving] = entering
         return [max(0.0, v) for v in values], basis, inverse, levels
 
-    def whole(
-        self, room: Sequence[float], allowed: int, counts: Sequence[int], start: Mapping[int, int] | None = None
-    ) -> tuple[float, dict[int, int]]:
-        """A good mix of whole pods, at most `counts` of each: (its value, pods by item). `start` is taken as given and paid."""
+    def whole(self, room: tuple[float, ...], allowed: int, counts: Sequence[int]) -> tuple[float, dict[int, int]]:
+        """A good mix of whole pods, at most `counts` of each: (its value, pods by item)."""
         left = list(room)
         taken: dict[int, int] = {}
         values, mix = self.best(room, allowed)
-        if start:
-            taken.update(start)
         for i, x in sorted(mix, key=lambda m: (-m[1], m[0])):
             self._take(i, min(int(x + 1e-6), counts[i] - taken.get(i, 0)), left, taken)
         # What rounding left over, best fit first: the highest value for the room it takes, at the prices of this machine.
         order = []
         for i in self.members(allowed):
-            cost = sum(v * s for v, s in zip(values, self.sizes[i], strict=True))
+            cost = sum(map(mul, values, self.sizes[i]))
             order.append((cost / self.prices[i] if self.prices[i] else 0.0, -self.prices[i], i))
         order.sort()
         for _, _, i in order:

@@ -399,6 +399,7 @@ def test_delete_is_done_when_it_says_the_instance_is_gone():
         await world.provider.delete(bought.provider_id)
         assert [i.terminating for i in await world.provider.list()] == [True]
         await world.provider.delete(bought.provider_id)
+        assert world.ec2.calls["TerminateInstances"] == 1, "what is ending is not told again"
         await asyncio.sleep(60)
         with pytest.raises(InstanceNotFound):
             await world.provider.delete(bought.provider_id)

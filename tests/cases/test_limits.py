@@ -1,8 +1,16 @@
 """C39, C40 and C43 to C46, C84: limits, DaemonSet overhead, reserved capacity. See docs/cases.md."""
 
+from msgspec.structs import replace
+
+from kubewright.api import labels as names
 from kubewright.api.quantity import parse
+from kubewright.catalogue.types import Offering
 from kubewright.scheduling.refusal import Because
-from tests.cases.shorthand import answer, case
+from kubewright.solver.problem import Plan, Snapshot
+from kubewright.solver.select import select
+from kubewright.solver.solve import solve
+from tests.builders import one_of
+from tests.cases.shorthand import SETTINGS, answer, case, world
 
 
 def test_c39_claims_that_have_not_registered_count_and_are_used() -> None:
@@ -68,3 +76,61 @@ def test_c46_the_second_of_two_terms_counts_whichever_way_round() -> None:
 
 def test_c46_without_the_daemon_it_fits() -> None:
     assert answer(case("C46", without=["daemonsets"])).types() == ("g8",)
+
+
+RESERVATION = "example.com/reservation-id"
+
+
+def with_reservations(snapshot: Snapshot, reserved: dict[str, dict[str, int]]) -> Snapshot:
+    """Every pool selling these types from reservations too: type → zone → machines; the pools share them."""
+    types = snapshot.pools[0].instance_types
+    changed = []
+    for kind in types:
+        more = tuple(
+            Offering(
+                {
+                    names.ZONE: one_of(names.ZONE, zone),
+                    names.CAPACITY_TYPE: one_of(names.CAPACITY_TYPE, names.RESERVED),
+                    RESERVATION: one_of(RESERVATION, f"{kind.name}-{zone}"),
+                },
+                0.0001,
+                reservation_capacity=count,
+            )
+            for zone, count in reserved.get(kind.name, {}).items()
+        )
+        if more:
+            sold = one_of(names.CAPACITY_TYPE, "on-demand", "spot", names.RESERVED)
+            kind = replace(  # noqa: PLW2901
+                kind, offerings=(*kind.offerings, *more), requirements={**kind.requirements, names.CAPACITY_TYPE: sold}
+            )
+        changed.append(kind)
+    shared = tuple(changed)
+    return replace(snapshot, pools=tuple(replace(p, instance_types=shared) for p in snapshot.pools))
+
+
+def reserved_plan(*, strict: bool, **reservations: dict[str, int]) -> Plan:
+    how = replace(SETTINGS, well_known_labels=SETTINGS.well_known_labels | {RESERVATION}, reserved_strict=strict)
+    snapshot = with_reservations(world(case("C84", without=["reservations"])), reservations)
+    return solve(select(snapshot, how).problem)
+
+
+def test_c84_a_reservation_is_used_up_before_on_demand() -> None:
+    plan = reserved_plan(strict=False, s32={"a": 6})
+    reserved = [c for c in plan.claims if c.node_pool == "res"]
+    assert [(c.instance_types, len(c.pods)) for c in reserved] == [(("s32",), 32)] * 6
+    assert sum(len(c.pods) for c in plan.claims if c.node_pool == "od") == 128
+    assert plan.unplaced == {}
+    assert all(c.instance_types for c in plan.claims)
+
+
+def test_c84_a_reservation_in_two_pools_is_counted_once() -> None:
+    plan = reserved_plan(strict=True, s32={"a": 1})
+    held = [c for c in plan.claims if c.requirements[names.CAPACITY_TYPE].values == {names.RESERVED}]
+    assert len(held) == 1
+
+
+def test_c84_while_it_is_not_sure_which_one_a_machine_takes_the_rest_waits() -> None:
+    # A claim might be launched from any of the three, so it holds one machine of each until it is.
+    plan = reserved_plan(strict=True, s32={"a": 2, "b": 2, "c": 2})
+    assert [len(c.pods) for c in plan.claims] == [32, 32]
+    assert {r.because for rs in plan.unplaced.values() for r in rs} == {Because.RESERVED}

@@ -33,6 +33,10 @@ class Reservations:
         if self.strict and not sure and (wanted or held):
             text = "taken by other claims of this pass" if wanted else "would no longer be compatible"
             return Refusal(Because.RESERVED, state.template.name, ",".join(sorted(wanted or held)), text)
+        if not sure and not any(not kinds[k].reservation and kinds[k].rows & rows for k in state.kinds):
+            # Going on without a reservation needs something else to be for sale.
+            text = "nothing but reserved capacity suits, and all of it is taken"
+            return Refusal(Because.OFFERING, state.template.name, ",".join(sorted(wanted)), text)
         return sure
 
     def move(self, before: frozenset[str], after: frozenset[str]) -> None:

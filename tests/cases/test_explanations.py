@@ -5,7 +5,8 @@ import json
 import pytest
 
 from kubewright.explain.why import Explanation, explain, explain_ignored, short, text
-from tests.cases.shorthand import Answer, answer, case
+from tests.cases.answers import Answer, answer
+from tests.cases.shorthand import case
 from tests.cases.test_topology import full_nodes
 
 

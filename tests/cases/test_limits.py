@@ -10,7 +10,8 @@ from kubewright.solver.problem import Plan, Snapshot
 from kubewright.solver.select import select
 from kubewright.solver.solve import solve
 from tests.builders import one_of
-from tests.cases.shorthand import SETTINGS, answer, case, world
+from tests.cases.answers import answer
+from tests.cases.shorthand import SETTINGS, case, world
 
 
 def test_c39_claims_that_have_not_registered_count_and_are_used() -> None:

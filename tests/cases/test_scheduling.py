@@ -7,7 +7,8 @@ from kubewright.api import labels as names
 from kubewright.api.quantity import parse
 from kubewright.scheduling.refusal import Because
 from kubewright.settings import MinValuesPolicy, PreferencePolicy
-from tests.cases.shorthand import SETTINGS, answer, case, launched
+from tests.cases.answers import answer, launched
+from tests.cases.shorthand import SETTINGS, case
 
 
 def test_c01_a_missing_label_satisfies_not_in_and_does_not_exist() -> None:

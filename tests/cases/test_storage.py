@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from kubewright.scheduling.refusal import Because
 from kubewright.solver.select import problem_from
 from kubewright.solver.solve import solve
-from tests.cases.shorthand import ANY, SETTINGS, answer, case, launched, zones_of
+from tests.cases.answers import ANY, answer, launched, zones_of
+from tests.cases.shorthand import SETTINGS, case
 
 
 def test_c30_volumes_in_three_zones_fit_no_node() -> None:

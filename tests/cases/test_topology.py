@@ -3,7 +3,8 @@
 import pytest
 
 from kubewright.scheduling.refusal import Because
-from tests.cases.shorthand import answer, case, launched
+from tests.cases.answers import answer, launched
+from tests.cases.shorthand import case
 
 
 def test_c20_only_domains_that_the_pod_could_go_to_count() -> None:

@@ -198,7 +198,7 @@ def _all_bound(plane: Plane, places: Mapping[str, Sequence[str]], pods: Mapping[
     turns = list(_by_turns(places))
     paths = [f"{_pods(pods[pod])}/{pods[pod]['metadata']['name']}" for pod, _ in turns]
     best: dict[str, str] | None = None
-    for order in (_size, _bound_first, _free_first):
+    for order in (_size, _bound_first, _free_first, _followers_first):
         refused = _bound_in(plane, sorted(turns, key=lambda one: order(pods[one[0]])), pods)
         if best is None or len(refused) < len(best):
             best = refused
@@ -223,6 +223,11 @@ def _bound_first(pod: J) -> tuple[object, ...]:
 
 def _free_first(pod: J) -> tuple[object, ...]:
     return "podAffinity" in pod["spec"].get("affinity", {}), _must_spread(pod)
+
+
+def _followers_first(pod: J) -> tuple[object, ...]:
+    """The first of a group that must be together may go anywhere only while none of them stands."""
+    return "podAffinity" not in pod["spec"].get("affinity", {}), not _must_spread(pod), *_size(pod)
 
 
 def _must_spread(pod: J) -> bool:

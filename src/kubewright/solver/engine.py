@@ -99,16 +99,31 @@ class Engine:
     def run(self, classes: Sequence[PodClass]) -> list[Progress]:
         """Place all that can be placed. What is left is returned, in the order of `classes`."""
         everyone = [Progress(one) for one in classes]
-        waiting = [p for p in everyone if p.one.refusal is None]
+        self._exhaust([p for p in everyone if p.one.refusal is None])
+        return [p for p in everyone if p.left]
+
+    def pin_and_resume(self, left: Sequence[Progress]) -> list[Progress]:
+        """Fix what open claims left open, and place those of `left` for whom that opened a domain; what is left then."""
+        while True:
+            self.pin_the_rest()
+            waiting = [p for p in left if p.left and p.one.refusal is None and p.deferred is None and _topological(p.one)]
+            if not self._exhaust(waiting):
+                return [p for p in left if p.left]
+
+    def _exhaust(self, waiting: list[Progress]) -> int:
+        """Go round until a whole round places nothing; how many pods were placed."""
+        placed = 0
         while waiting:
             before = sum(p.done for p in waiting)
             for progress in waiting:
                 self._place(progress)
-            if sum(p.done for p in waiting) == before:
+            round_placed = sum(p.done for p in waiting) - before
+            if not round_placed:
                 break
+            placed += round_placed
             # Only topology can turn a no into a yes within a pass; everything else gets tighter.
             waiting = [p for p in waiting if p.left and p.deferred is None and _topological(p.one)]
-        return [p for p in everyone if p.left]
+        return placed
 
     def _place(self, progress: Progress) -> None:
         one = progress.one

@@ -101,7 +101,7 @@ def attempt(
         present=parts.topology.present,
     )
     left = engine.run(sorted(parts.classes, key=order))
-    engine.pin_the_rest()
+    left = engine.pin_and_resume(left)
     if lenient and not parts.topology.balanced():
         return None
     unplaced: dict[str, tuple[Refusal, ...]] = {}

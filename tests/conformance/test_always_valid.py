@@ -1,4 +1,4 @@
-"""Random problems without the reference: each is answered, and validly by rules that know nothing of kubewright, in both manners."""
+"""Random problems without the reference: each is answered, and validly by rules that know nothing of kubewright, both ways."""
 
 import pytest
 

@@ -4,15 +4,12 @@ Our own structs of these kinds are narrow; manifests are checked against the who
 """
 
 import importlib
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from functools import cache
 from typing import Any
 
-import msgspec
-
 from kubewright.api import quantity
+from kubewright.api.fields import Field, fields_of
 from kubewright.api.findings import NO_QUANTITY, Finding, near_quantity, nearest, nest, quoted
 
 KINDS: Mapping[tuple[str, str], str] = {
@@ -61,14 +58,6 @@ _WORDS = {
 }
 
 
-class _Field(msgspec.Struct, frozen=True):
-    leaf: str
-    """"model", "any", or a plain type by the models' name for it."""
-    model: Any = None
-    many: bool = False
-    required: bool = False
-
-
 def check(obj: Mapping[str, Any]) -> Iterator[Finding]:
     """Unknown fields, wrong types, unreadable quantities and missing required fields of a core object."""
     module = importlib.import_module("lightkube.models." + KINDS[str(obj["apiVersion"]), str(obj["kind"])])
@@ -84,7 +73,7 @@ def check_metadata(obj: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _struct(model: Any, value: Mapping[str, Any], path: str) -> Iterator[Finding]:
-    known = _fields_of(model)
+    known = fields_of(model)
     for name, written in value.items():
         here = f"{path}.{name}" if path else name
         field = known.get(name)
@@ -99,20 +88,20 @@ def _struct(model: Any, value: Mapping[str, Any], path: str) -> Iterator[Finding
 
 
 def _unknown(name: str, here: str, path: str, written: Any, model: Any) -> Finding:
-    known = _fields_of(model)
+    known = fields_of(model)
     near = nearest(name, known)
     found = f"found {quoted(written)}, but {model.__name__} has no field of this name"
     if near is not None:
         return Finding(here, f"{found}; did you mean {near}?", nest(f"{path}.{near}" if path else near, written))
     for outer in sorted(known):
         child = known[outer]
-        if child.model is not None and not child.many and name in _fields_of(child.model):
+        if child.model is not None and not child.many and name in fields_of(child.model):
             right = f"{path}.{outer}.{name}" if path else f"{outer}.{name}"
             return Finding(here, f"{found}; it belongs at {right}", nest(right, written))
     return Finding(here, f"{found}; take it out, or use one of: {', '.join(sorted(known))}")
 
 
-def _field(model: Any, name: str, field: _Field, written: Any, path: str) -> Iterator[Finding]:
+def _field(model: Any, name: str, field: Field, written: Any, path: str) -> Iterator[Finding]:
     if not field.many:
         yield from _leaf(model, name, field, written, path)
     elif isinstance(written, list):
@@ -122,12 +111,12 @@ def _field(model: Any, name: str, field: _Field, written: Any, path: str) -> Ite
         yield Finding(path, f"found {quoted(written)}; it must be a list", nest(path, [written]))
 
 
-def _leaf(model: Any, name: str, field: _Field, written: Any, path: str) -> Iterator[Finding]:
+def _leaf(model: Any, name: str, field: Field, written: Any, path: str) -> Iterator[Finding]:
     if field.leaf == "model":
         if isinstance(written, dict):
             yield from _struct(field.model, written, path)
         else:
-            inside = next((n for n, f in _fields_of(field.model).items() if f.required), next(iter(_fields_of(field.model))))
+            inside = next((n for n, f in fields_of(field.model).items() if f.required), next(iter(fields_of(field.model))))
             says = f"found {quoted(written)}; it must be a mapping ({field.model.__name__})"
             yield Finding(path, says, nest(path, {inside: "..."}))
     elif field.leaf == "dict":
@@ -173,33 +162,6 @@ def _quantity(written: Any, path: str) -> Iterator[Finding]:
         yield Finding(path, f"found {quoted(written)}; an amount cannot be negative", nest(head, {key: str(written).lstrip("-")}))
 
 
-@cache
-def _fields_of(model: Any) -> Mapping[str, _Field]:
-    """Wire name → field of one of the models; the types are texts in their source."""
-    module = vars(sys.modules[model.__module__])
-    hints: dict[str, str] = {}
-    for base in reversed(model.__mro__):
-        if base.__module__ == model.__module__:
-            hints |= base.__annotations__
-    wire = dict(zip(model.__struct_fields__, model.__struct_encode_fields__, strict=True))
-    return {wire[name]: _read_hint(hint, module) for name, hint in hints.items() if name in wire}
-
-
-def _read_hint(hint: str, module: Mapping[str, Any]) -> _Field:
-    text = hint.strip("'")
-    required = not text.startswith("Optional[")
-    text = text if required else text.removeprefix("Optional[").removesuffix("]")
-    many = text.startswith("List[")
-    text = text.removeprefix("List[").removesuffix("]") if many else text
-    owner, _, name = text.rpartition(".")
-    if name in ("str", "int", "bool", "float", "dict", "Quantity", "IntOrString", "Time", "MicroTime"):
-        return _Field(name, None, many, required)
-    found = getattr(module[owner], name) if owner else module[name]
-    if isinstance(found, type) and issubclass(found, msgspec.Struct):
-        return _Field("model", found, many, required)
-    return _Field("any", None, many, required)
-
-
 def _is_a(leaf: str, value: Any) -> bool:
     if isinstance(value, bool):
         return leaf == "bool"
@@ -218,11 +180,11 @@ def _converted(leaf: str, written: Any) -> Any:
     return int(digits) if digits and not isinstance(written, float) else round(written) if isinstance(written, float) else 1
 
 
-def _example(field: _Field) -> Any:
+def _example(field: Field) -> Any:
     plain: dict[str, Any] = {"str": "...", "int": 1, "bool": True, "float": 1.0, "dict": {}, "Quantity": "100m"}
     value = plain.get(field.leaf, {})
     if field.model is not None:
-        value = {name: _example(inner) for name, inner in _fields_of(field.model).items() if inner.required}
+        value = {name: _example(inner) for name, inner in fields_of(field.model).items() if inner.required}
     return [value] if field.many else value
 
 

@@ -11,7 +11,7 @@ from kubewright.api import selectors
 from kubewright.api.meta import LabelSelector
 from kubewright.sim.apiserver import answers, deletion
 from kubewright.sim.apiserver.kinds import Kind
-from kubewright.sim.apiserver.table import Item
+from kubewright.sim.apiserver.table import Item, thaw
 
 if TYPE_CHECKING:
     from kubewright.sim.apiserver.store import Store
@@ -65,7 +65,7 @@ def evict(store: "Store", namespace: str, name: str, asked: Asked) -> None:
 
 def _mark(store: "Store", pods: Kind, pod: Item) -> Item:
     """The pod with the condition by which Jobs tell an eviction from a failure of its own."""
-    new = store.thawed(pod)
+    new = thaw(pod)
     status = new.setdefault("status", {})
     status["conditions"] = [c for c in status.get("conditions") or () if c["type"] != "DisruptionTarget"] + [
         {
@@ -135,7 +135,7 @@ def _spend(store: "Store", budget: Item, pod: str, *, dry_run: bool) -> None:
         )
     if allowed == 0:
         raise answers.too_many_requests(_REFUSED, [{"reason": "DisruptionBudget", "message": _why(meta["name"], status)}])
-    new = store.thawed(budget)
+    new = thaw(budget)
     new["status"]["disruptionsAllowed"] = allowed - 1
     new["status"]["disruptedPods"] = {**disrupted, pod: store.stamp()}
     conditions = [c for c in status.get("conditions") or () if c["type"] != "DisruptionAllowed"]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubewright.sim.apiserver import answers
 from kubewright.sim.apiserver.kinds import Kind
-from kubewright.sim.apiserver.table import Item, Key
+from kubewright.sim.apiserver.table import Item, Key, thaw
 
 if TYPE_CHECKING:
     from kubewright.sim.apiserver.store import Store, Wanted
@@ -38,7 +38,7 @@ def put(store: "Store", kind: Kind, key: Key, old: Item, scale: Item, *, dry_run
     if not isinstance(replicas, int) or replicas < 0:
         cause = answers.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise answers.bad_scale(key[1], cause)
-    new = store.thawed(old)
+    new = thaw(old)
     path = _paths(kind)["specReplicasPath"].lstrip(".").split(".")
     holder = new
     for part in path[:-1]:

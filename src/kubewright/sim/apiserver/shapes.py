@@ -4,15 +4,12 @@ The real server decodes into Go structs, so fields it does not know vanish, null
 in one spelling, and a wrong type is refused. This does the same to dicts.
 """
 
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 
-import msgspec
-
 from kubewright.api import quantity
+from kubewright.api.fields import Field, fields_of
 from kubewright.sim.apiserver import answers
 from kubewright.sim.apiserver.kinds import Kind
 
@@ -35,15 +32,6 @@ _QUANTITY_MAPS = {
 _TEXT_MAPS = {"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData", "selector", "parameters"}
 
 _BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-
-
-class Field(msgspec.Struct, frozen=True):
-    """One field; `leaf` is "model", "any", or the name of a plain type in the models ("str", "Quantity", "Time")."""
-
-    leaf: str
-    model: Any = None
-    many: bool = False
-    required: bool = False
 
 
 class Decoder:
@@ -131,47 +119,6 @@ class Decoder:
         return answers.bad_request(
             f'{self._kind.kind} in version "{self._kind.version}" cannot be handled as a {self._kind.kind}: {why}'
         )
-
-
-@cache
-def fields_of(model: Any) -> Mapping[str, Field]:
-    """Wire name → field, of one of lightkube's structs."""
-    module = vars(sys.modules[model.__module__])
-    hints: dict[str, str] = {}
-    for base in reversed(model.__mro__):
-        if base.__module__ == model.__module__:
-            hints |= base.__annotations__
-    wire_names = dict(zip(model.__struct_fields__, model.__struct_encode_fields__, strict=True))
-    return {wire_names[name]: _field(hint, module) for name, hint in hints.items() if name in wire_names}
-
-
-def _field(hint: str, module: Mapping[str, Any]) -> Field:
-    text = hint.strip("'")
-    required = not text.startswith("Optional[")
-    text = text.removeprefix("Optional[").removesuffix("]") if not required else text
-    many = text.startswith("List[")
-    text = text.removeprefix("List[").removesuffix("]") if many else text
-    last = text.rsplit(".", 1)[-1]
-    if last in ("str", "int", "bool", "float", "dict", "Quantity", "IntOrString", "Time", "MicroTime"):
-        return Field(last, None, many, required)
-    owner, _, name = text.rpartition(".")
-    found = getattr(module[owner], name) if owner else module[name]
-    if isinstance(found, type) and issubclass(found, msgspec.Struct):
-        return Field("model", found, many, required)
-    return Field("any", None, many, required)
-
-
-def models_under(model: Any) -> Iterator[Any]:
-    """`model` and every struct its fields lead to, each once."""
-    seen = {model}
-    waiting = [model]
-    while waiting:
-        current = waiting.pop()
-        yield current
-        for field in fields_of(current).values():
-            if field.model is not None and field.model not in seen:
-                seen.add(field.model)
-                waiting.append(field.model)
 
 
 def _is_a(leaf: str, value: Any) -> bool:

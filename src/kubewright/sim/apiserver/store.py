@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-import msgspec
-
 from kubewright.kube.client import JsonPatch, MergePatch
 from kubewright.sim.apiserver import (
     admission,
     answers,
+    binding,
     checks,
     defaults,
     deletion,
@@ -26,7 +25,7 @@ from kubewright.sim.apiserver import (
 from kubewright.sim.apiserver.kinds import Kind, Kinds, custom_kinds
 from kubewright.sim.apiserver.names import Names
 from kubewright.sim.apiserver.patching import StrategicPatch
-from kubewright.sim.apiserver.table import Item, Key, Table
+from kubewright.sim.apiserver.table import Item, Key, Table, thaw
 from kubewright.sim.apiserver.watching import watch_table
 
 WriteHook = Callable[[str, Kind, str], None]
@@ -40,12 +39,6 @@ Warnings = list[str] | None
 
 class Now(Protocol):
     def now(self) -> datetime: ...
-
-
-def thaw(obj: Mapping[str, Any]) -> Item:
-    """A private copy of a wire object; tuples, enums and dates become what JSON makes of them."""
-    copied: Item = msgspec.json.decode(msgspec.json.encode(obj))
-    return copied
 
 
 class Store:
@@ -329,19 +322,7 @@ class Store:
 
     def bind(self, namespace: str, name: str, node: str, *, uid: str = "") -> None:
         """POST pods/binding, as a scheduler does. Raises NotFound, Conflict (it has a node, or is being deleted)."""
-        pods = self.kind("v1", "Pod")
-        key = self._key(pods, namespace, name)
-        old = self.peek(pods, *key)
-        if uid and uid != old["metadata"]["uid"]:
-            raise answers.other_uid(pods, old, uid)
-        checks.check_binding(old)
-        new = thaw(old)
-        new["spec"]["nodeName"] = node
-        admission.copy_topology(self, new, node)
-        conditions = [c for c in new["status"].get("conditions", []) if c["type"] != "PodScheduled"]
-        scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
-        new["status"]["conditions"] = [*conditions, {**scheduled, "lastTransitionTime": deletion.stamp(self.clock.now())}]
-        self._write("bind", pods, key, new)
+        binding.bind(self, namespace or "default", name, node, uid=uid)
 
     def compact(self) -> None:
         """Forget all history, as etcd's compaction does: every older version is Gone."""
@@ -358,10 +339,6 @@ class Store:
 
     def stamp(self) -> str:
         return deletion.stamp(self.clock.now())
-
-    @staticmethod
-    def thawed(obj: Mapping[str, Any]) -> Item:
-        return thaw(obj)
 
     def write(self, verb: str, kind: Kind, key: Key, new: Item) -> Item:
         """Land a write that has passed every rule."""

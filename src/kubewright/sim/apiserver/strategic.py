@@ -6,9 +6,9 @@ Source: k8s.io/apimachinery v0.36 pkg/util/strategicpatch; the keys are the patc
 from collections.abc import Mapping
 from typing import Any
 
+from kubewright.api.fields import Field, fields_of
 from kubewright.sim.apiserver import answers
 from kubewright.sim.apiserver.kinds import Kind
-from kubewright.sim.apiserver.shapes import Field, fields_of
 
 _MERGE_KEYS: Mapping[tuple[str, str], str] = {
     ("ObjectMeta", "ownerReferences"): "uid",

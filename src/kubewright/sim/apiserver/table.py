@@ -6,7 +6,7 @@ themselves, and whoever gets one must not change it either.
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +15,12 @@ Key = tuple[str, str]
 """(namespace, name); the namespace is "" for cluster-scoped kinds."""
 
 Item = dict[str, Any]
+
+
+def thaw(obj: Mapping[str, Any]) -> Item:
+    """A private copy of a wire object; tuples, enums and dates become what JSON makes of them."""
+    copied: Item = msgspec.json.decode(msgspec.json.encode(obj))
+    return copied
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

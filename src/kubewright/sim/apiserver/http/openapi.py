@@ -13,9 +13,9 @@ import msgspec
 from aiohttp import web
 from lightkube.models import meta_v1
 
+from kubewright.api.fields import Field, fields_of, models_under
 from kubewright.sim.apiserver import answers
 from kubewright.sim.apiserver.kinds import Kind
-from kubewright.sim.apiserver.shapes import Field, fields_of, models_under
 from kubewright.sim.apiserver.store import Store
 from kubewright.sim.apiserver.strategic import is_set, merge_key
 

@@ -6,6 +6,7 @@ moto (Apache-2.0) records DescribeInstanceTypes of all regions; prices, pod ENIs
 file with its source and date.
 """
 
+import argparse
 import gzip
 import json
 from importlib import metadata, resources
@@ -23,6 +24,10 @@ ARCHITECTURES = {"x86_64", "arm64"}
 
 
 def main() -> None:
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=TARGET, help="file to write (default: the embedded catalogue)")
+    target: Path = parser.parse_args().output
     bundled = resources.files("moto.ec2").joinpath("resources")
     raw: dict[str, dict[str, Any]] = json.loads(gzip.decompress(bundled.joinpath("instance_types.json.gz").read_bytes()))
     types = tuple(msgspec.convert(raw[name], api.InstanceTypeInfo) for name in sorted(raw) if usable(raw[name]))
@@ -50,10 +55,10 @@ def main() -> None:
         network_mbps={name: mbps for name, mbps in sorted(bandwidth["mbps"].items()) if name in names},
     )
     data = catalogue.dump(figures_of)
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_bytes(data)
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(data)
     prices = len(figures_of.on_demand[catalogue.PRICE_REGION])
-    print(f"{TARGET.name}: {len(types)} types, {len(regions)} regions, {prices} prices, {len(data)} bytes")
+    print(f"{target.name}: {len(types)} types, {len(regions)} regions, {prices} prices, {len(data)} bytes")
 
 
 def figures(name: str) -> dict[str, Any]:

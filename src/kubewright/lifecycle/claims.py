@@ -15,10 +15,12 @@ LAUNCHED = "Launched"
 REGISTERED = "Registered"
 INITIALIZED = "Initialized"
 CONSOLIDATABLE = "Consolidatable"
+DRIFTED = "Drifted"
 DRAINED = "Drained"
 VOLUMES_DETACHED = "VolumesDetached"
 INSTANCE_TERMINATING = "InstanceTerminating"
 DISRUPTION_REASON = "DisruptionReason"
+CONSISTENT = "ConsistentStateFound"
 DEPENDENTS = conditions.NODE_CLAIM.dependents
 
 

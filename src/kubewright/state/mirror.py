@@ -204,6 +204,11 @@ class Mirror:
         self._pools = tuple(found)
         return self._pools
 
+    def offers(self, name: str) -> Pool | None:
+        """A NodePool as it is now, with what it could buy when `refresh_pools` last asked; None while nobody has asked."""
+        pool, asked = self.node_pools.get(name), next((p for p in self._pools if p.node_pool.name == name), None)
+        return None if pool is None or asked is None else Pool(pool, asked.instance_types, asked.problem)
+
     def pending(self) -> Iterable[Pod]:
         """Pods without a node that are not terminal, in no order."""
         return self._pending.values()

@@ -6,6 +6,7 @@ from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.clock import Clock
 from kubewright.cloud.provider import CloudProvider
 from kubewright.controllers.actor import Actor
+from kubewright.controllers.purchases import Purchases
 from kubewright.kube.client import KubeClient
 from kubewright.lifecycle import pools
 from kubewright.lifecycle.effects import Effect, Update
@@ -44,4 +45,5 @@ class Context:
     actor: Actor
     clock: Clock
     settings: Settings
+    purchases: Purchases
     healths: Healths = field(default_factory=Healths)

@@ -15,11 +15,9 @@ from kubewright.api.core import Node, Pod
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers.batcher import Batcher
 from kubewright.controllers.context import Context
-from kubewright.controllers.inflight import InFlight
-from kubewright.errors import AlreadyExists, KubewrightError
-from kubewright.kube.ratelimit import TokenBucket
+from kubewright.errors import KubewrightError
 from kubewright.lifecycle import nodes, pods, pools, purchase
-from kubewright.lifecycle.effects import Count, EventKind, Publish
+from kubewright.lifecycle.effects import EventKind, Publish
 from kubewright.scheduling.refusal import Refusal
 from kubewright.solver.problem import Plan, PlannedClaim, Problem, Snapshot
 
@@ -30,7 +28,6 @@ PATIENCE = timedelta(seconds=10)
 WARN_EVERY = timedelta(seconds=30)
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 1.0, 60.0
 FAILED_SCHEDULING_WINDOW = timedelta(minutes=5)
-NOMINATED_PER_S, NOMINATED_BURST = 5, 10
 
 Decide = Callable[[Problem], Plan]
 Ask = Callable[[Snapshot], tuple[Problem, Mapping[str, tuple[Refusal, ...]]]]
@@ -49,9 +46,8 @@ class Provisioner:
         self._batcher = Batcher(context.settings.batch_idle_duration, context.settings.batch_max_duration)
         self._claims_changed = asyncio.Event()
         self._usable = asyncio.Event()
-        self._in_flight = InFlight()
+        self._in_flight = context.purchases.in_flight
         self._again: asyncio.TimerHandle | None = None
-        self._nominations = TokenBucket(NOMINATED_PER_S, NOMINATED_BURST)
         self._log = structlog.get_logger("kubewright.provisioner")
         self.last_plan: Plan | None = None
         context.mirror.pods.subscribe(self._pod_changed)
@@ -159,33 +155,14 @@ class Provisioner:
         return found
 
     async def _buy(self, name: str, planned: PlannedClaim, pool: NodePool, waiting: dict[str, Pod]) -> None:
-        now = self._on.mirror.node_pools.get(planned.node_pool)
-        if now is None or now.metadata.uid != pool.metadata.uid:
-            self._log.info("the NodePool is gone, its claim is not made", nodepool=planned.node_pool)
-            return
         try:
-            made = await self._on.client.create(purchase.node_claim(planned, pool, name))
-        except AlreadyExists:
-            return  # ours, from a try whose answer was lost, or another's: either way the watch tells and the next pass counts it
+            made = await self._on.purchases.buy(name, planned, pool, "provisioned")
         except KubewrightError as error:
             self._log.error("creating a NodeClaim failed", nodeclaim=name, error=str(error))
             self._batcher.trigger(name)
             return
-        self._on.mirror.assume(made)
-        self._in_flight.note(made, planned)
-        self._log.info(
-            "created nodeclaim",
-            NodeClaim={"name": name},
-            NodePool={"name": planned.node_pool},
-            requests=dict(made.spec.resources.requests),
-            pods=len(planned.pods),
-            **{"instance-types": purchase.types_text(planned)},
-        )
-        relaxed = "true" if planned.min_values_relaxed else "false"
-        labelled = {"reason": "provisioned", "nodepool": planned.node_pool, "min_values_relaxed": relaxed}
-        await self._on.actor.act((Count("nodeclaims_created_total", labelled),))
-        for key in planned.pods:
-            self._tell_nomination(waiting.get(key), f"nodeclaim/{name}")
+        if made is not None:
+            self._on.purchases.tell_nominations((waiting.get(key) for key in planned.pods), f"nodeclaim/{name}")
 
     async def _nominate(self, plan: Plan, waiting: dict[str, Pod]) -> None:
         until = self._on.clock.now() + max(2 * self._on.settings.batch_max_duration, timedelta(seconds=10))
@@ -195,13 +172,7 @@ class Provisioner:
             claim = self._on.mirror.claim_of(node) if node is not None else self._on.mirror.node_claims.get(name)
             parts = [f"nodeclaim/{claim.name}"] if claim is not None else []
             parts += [f"node/{node.name}"] if node is not None else []
-            for key in plan.existing[name]:
-                self._tell_nomination(waiting.get(key), ", ".join(parts))
-
-    def _tell_nomination(self, pod: Pod | None, where: str) -> None:
-        if pod is not None:
-            told = Publish(pod, EventKind.NORMAL, "Nominated", f"Pod should schedule on: {where}", (pod.metadata.uid,))
-            self._on.actor.publish(told, limiter=self._nominations)
+            self._on.purchases.tell_nominations((waiting.get(key) for key in plan.existing[name]), ", ".join(parts))
 
     async def _tell_failures(self, waiting: dict[str, Pod], refused: Mapping[str, tuple[Refusal, ...]]) -> None:
         for key in sorted(refused):
@@ -250,10 +221,6 @@ class Provisioner:
 
     def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         self._claims_changed.set()
-        claim = new if new is not None else old
-        assert claim is not None
-        if new is None or new.status.provider_id or new.metadata.deletion_timestamp is not None:
-            self._in_flight.forget(claim.name)
         # The pods it was bought for, if any, are homeless again: there is no reason to wait for their next turn.
         if old is not None and new is None and self._is_wanted():
             self._batcher.trigger(old.metadata.uid)

@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from kubewright.clock import Clock
-from kubewright.cloud.provider import Background, CloudProvider, background
+from kubewright.cloud.provider import Background, CloudProvider, HeedsCorrections, background
 from kubewright.controllers.actor import Actor
 from kubewright.controllers.ages import Collection, Expiration
 from kubewright.controllers.claims import ClaimLifecycle
@@ -17,16 +17,19 @@ from kubewright.controllers.context import Context
 from kubewright.controllers.disruption import VALIDATION_DELAY, Disruption
 from kubewright.controllers.evictions import EvictionQueue
 from kubewright.controllers.nodes import NodeTermination
+from kubewright.controllers.overlays import OverlayStatus
 from kubewright.controllers.podevents import PodEvents
 from kubewright.controllers.podtimes import PodTimes
 from kubewright.controllers.pools import Hydration, PoolCounter, PoolStatus
 from kubewright.controllers.provisioner import Ask, Decide, Provisioner, Say
+from kubewright.controllers.purchases import Purchases
 from kubewright.errors import KubewrightError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.events import Recorder
 from kubewright.kube.instruments import ControllerMetrics
 from kubewright.metrics import Registry
 from kubewright.operator import deciding
+from kubewright.records.keeper import Keeper
 from kubewright.settings import Settings
 from kubewright.state.mirror import Mirror
 
@@ -57,18 +60,29 @@ class Operator:
         decide: Decide | None = None,
         ask: Ask | None = None,
         say: Say | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
+        """`keeper` writes a record of every pass."""
         self.registry = registry or Registry()
-        self.mirror = Mirror(client, provider, clock, failed=lambda error: self._provider_failed("instance_types", error))
+        self.mirror = Mirror(
+            client, provider, clock, settings, failed=lambda error: self._provider_failed("instance_types", error)
+        )
+        if isinstance(provider, HeedsCorrections):
+            provider.correct_with(self.mirror.corrected)
         self._recorder = Recorder(client, clock)
         self._provider = provider
         self._clock = clock
         self._log = structlog.get_logger("kubewright.operator")
         actor = Actor(client, self._recorder, self._count, self._measure, self._observe)
-        self.context = Context(client, provider, self.mirror, actor, clock, settings)
+        purchases = Purchases(client, self.mirror, actor)
+        self.context = Context(client, provider, self.mirror, actor, clock, settings, purchases)
         evictions = EvictionQueue(self.context)
         solver = deciding.Solver(settings, provider)
-        self.provisioner = Provisioner(self.context, decide or solver.decide, ask or solver.ask, say or solver.say)
+        decides = decide or solver.decide
+        self._keeper = keeper
+        if keeper is not None:
+            decides = keeper.noting(decides)
+        self.provisioner = Provisioner(self.context, decides, ask or solver.ask, say or solver.say)
         self.disruption = Disruption(self.context, validation_delay=validation_delay)
         keyed = (
             PoolStatus(self.context),
@@ -82,6 +96,7 @@ class Operator:
             Collection(self.context),
             Hydration(self.context),
             self.disruption,
+            *((OverlayStatus(self.context),) if settings.feature_gates.node_overlay else ()),
         )
         self._controllers: Sequence[Runs] = (*keyed, self.provisioner)
         for part in keyed:
@@ -107,6 +122,8 @@ class Operator:
         self._log.info("the mirror is complete, starting to act", provider=self._provider.name)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._recorder.run(), name="events")
+            if self._keeper is not None:
+                tasks.create_task(self._keeper.run(), name="records")
             for part in background(self._provider):
                 tasks.create_task(self._keep_running(part), name=part.name)
             for controller in self._controllers:

@@ -26,6 +26,7 @@ class ConditionSet(msgspec.Struct, frozen=True):
 
 NODE_CLAIM = ConditionSet(("Launched", "Registered", "Initialized"))
 NODE_POOL = ConditionSet(("ValidationSucceeded", "NodeClassReady"))
+NODE_OVERLAY = ConditionSet(("ValidationSucceeded",))
 
 
 def initialize(conditions: Sequence[Condition], kinds: ConditionSet, meta: ObjectMeta, now: datetime) -> tuple[Condition, ...]:

@@ -1,6 +1,6 @@
-"""Karpenter's own kinds: NodePool and NodeClaim (`karpenter.sh/v1`).
+"""Karpenter's own kinds: NodePool and NodeClaim (`karpenter.sh/v1`), NodeOverlay (`karpenter.sh/v1alpha1`).
 
-Source: spec/scheduling 10. Durations and quantities keep the text that was written, so that a round trip changes nothing;
+Source: spec/scheduling 9.1, 10. Durations and quantities keep the text that was written, so that a round trip changes nothing;
 `api.duration` and `api.quantity` read them.
 """
 
@@ -109,3 +109,23 @@ class NodeClaim(Object, frozen=True, kw_only=True):
     RESOURCE: ClassVar[Resource] = Resource("karpenter.sh", "v1", "NodeClaim", "nodeclaims")
     spec: NodeClaimSpec = NodeClaimSpec()
     status: NodeClaimStatus = NodeClaimStatus()
+
+
+class NodeOverlaySpec(Wire, frozen=True, kw_only=True):
+    requirements: tuple[NodeSelectorRequirement, ...] = ()
+    price: str | None = None
+    """USD per hour."""
+    price_adjustment: str | None = None
+    """A signed amount in USD per hour, or a signed percentage."""
+    capacity: Quantities | None = None
+    weight: int | None = None
+
+
+class NodeOverlayStatus(Wire, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class NodeOverlay(Object, frozen=True, kw_only=True):
+    RESOURCE: ClassVar[Resource] = Resource("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays")
+    spec: NodeOverlaySpec = NodeOverlaySpec()
+    status: NodeOverlayStatus = NodeOverlayStatus()

@@ -10,7 +10,7 @@ import msgspec
 
 from kubewright.api import aws_labels, labels
 from kubewright.api.core import Taint
-from kubewright.api.karpenter import NodePool
+from kubewright.api.karpenter import NodeOverlay, NodePool
 
 OPERATORS = ("DoesNotExist", "Exists", "Gt", "Gte", "In", "Lt", "Lte", "NotIn")
 NUMERIC = ("Gt", "Gte", "Lt", "Lte")
@@ -44,6 +44,20 @@ def runtime_problems(pool: NodePool, vocabulary: Vocabulary = AWS) -> tuple[str,
         if found:
             problems.append(f"invalid value: {'; '.join(found)} in requirements, restricted")
     problems += [f'invalid key: "{r.key}" in requirements, restricted' for r in spec.requirements if r.key == labels.NODEPOOL]
+    return tuple(problems)
+
+
+def overlay_problems(overlay: NodeOverlay, vocabulary: Vocabulary = AWS) -> tuple[str, ...]:
+    """Why a NodeOverlay that the API server took may still not be used; empty when it may. Source: spec/scheduling 9.1."""
+    problems: list[str] = []
+    for r in overlay.spec.requirements:
+        found = requirement_problems(r.key, r.operator, r.values, r.min_values, vocabulary)
+        if found:
+            problems.append(f"invalid value: {'; '.join(found)} in requirements, restricted")
+    for name in sorted(overlay.spec.capacity or {}):
+        if name in labels.WELL_KNOWN_RESOURCES:
+            problems.append(f'invalid key: "{name}" in resource, restricted')
+        problems += [f"invalid value: {why} in resource" for why in labels.qualified_name_problems(name)]
     return tuple(problems)
 
 

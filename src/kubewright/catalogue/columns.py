@@ -40,6 +40,8 @@ class Kind:
         self.index = index
         self.rows = 0
         self.prices: dict[int, float] = {}
+        self.overlaid = 0
+        """Rows whose price is somebody's correction."""
         self.reservation = ""
         self.capacity = 0
         """The least capacity that any offering of the reservation reports."""
@@ -47,6 +49,8 @@ class Kind:
     def add(self, row: int, offering: Offering) -> None:
         self.rows |= 1 << row
         self.prices[row] = min(offering.price, self.prices.get(row, NO_PRICE))
+        if offering.price_overlaid:
+            self.overlaid |= 1 << row
         if offering.capacity_type == names.RESERVED:
             self.capacity = (
                 min(self.capacity, offering.reservation_capacity) if self.reservation else offering.reservation_capacity
@@ -146,6 +150,7 @@ class Columns:
         self.every = (1 << len(self.rows)) - 1
         self.plain = sum(1 << i for i, row in enumerate(self.rows) if not row.type.exotic)
         """Rows that need not be asked for."""
+        self.capacity_overlaid = sum(1 << i for i, row in enumerate(self.rows) if row.type.capacity_overlaid)
         self._attaching: dict[tuple[str, int], int] = {}
         self.kinds = self._gather_kinds()
         self._by_value: dict[str, dict[str, int]] = {}

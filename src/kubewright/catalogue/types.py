@@ -26,6 +26,8 @@ class Offering(msgspec.Struct, frozen=True):
     overhead_override: Resources | None = None
     unavailable_because: str = ""
     """Why it is not available, for explanations: an exhausted pool until 12:03, a shifted zone, a drained subnet."""
+    price_overlaid: bool = False
+    """Whether the price is somebody's correction, not the cloud's own: the cloud must then be told in which order to buy."""
 
     @property
     def zone(self) -> str:
@@ -52,6 +54,8 @@ class InstanceType(msgspec.Struct, frozen=True):
     """Bought only for what nothing else suits: bare metal, accelerators. The provider says which, and launches so too."""
     attach_limits: Mapping[str, int] = {}
     """CSI driver → volumes that a node can have attached besides what it boots with; drivers it lacks are not limited."""
+    capacity_overlaid: bool = False
+    """Whether a NodeOverlay added to `capacity`."""
 
     def allocatable(self, offering: Offering | None = None) -> dict[str, int]:
         """What pods can use, in billionths; an offering's overrides win.

@@ -3,7 +3,7 @@
 Source: spec/scheduling 0.6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
@@ -111,6 +111,20 @@ class HasBackground(Protocol):
     """A provider with controllers of its own: its NodeClass reconciler, interruptions, collection of orphaned machines."""
 
     def background(self) -> Sequence[Background]: ...
+
+
+Correct = Callable[[str, tuple[InstanceType, ...]], tuple[InstanceType, ...]]
+"""(NodePool's name, types) → the types as that pool sees them, behind own prices and NodeOverlays."""
+
+
+@runtime_checkable
+class HeedsCorrections(Protocol):
+    """A provider that chooses by corrected prices when it launches, and reports corrected capacity of what it launched.
+
+    One that does not still launches what was planned; it only chooses among the claim's types by its own prices.
+    """
+
+    def correct_with(self, correct: Correct) -> None: ...
 
 
 def node_class_types(provider: CloudProvider) -> Sequence[type[Object]]:

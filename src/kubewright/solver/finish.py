@@ -3,10 +3,10 @@
 Source: spec/scheduling 3.8, 5.9.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kubewright.api import labels as names
-from kubewright.catalogue.columns import NO_PRICE, reservation_key
+from kubewright.catalogue.columns import NO_PRICE, Columns, reservation_key
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.scheduling.requirement import Requirement
 from kubewright.scheduling.requirements import add
@@ -68,7 +68,7 @@ def finished(claim: OpenClaim, well_known: frozenset[str], *, strict: bool) -> P
         node_pool=template.name,
         requirements={key: requirements[key] for key in sorted(requirements)},
         labels=_labels(template.labels, requirements, well_known),
-        annotations=dict(pool.metadata.annotations or {}),
+        annotations={**(pool.metadata.annotations or {}), **_overlays_applied(columns, kept, kinds)},
         taints=template.taints,
         startup_taints=pool.spec.startup_taints or (),
         requests=dict(sorted(claim.all_requests().items())),
@@ -79,6 +79,16 @@ def finished(claim: OpenClaim, well_known: frozenset[str], *, strict: bool) -> P
         termination_grace_period=pool.spec.termination_grace_period,
         min_values_relaxed=claim.min_values_relaxed and bool(unmet),
     )
+
+
+def _overlays_applied(columns: Columns, kept: int, kinds: Sequence[int]) -> dict[str, str]:
+    """Tells the provider that the claim was planned with corrected prices or capacity. Source: spec/scheduling 3.8, step 4."""
+    found: dict[str, str] = {}
+    if any(columns.kinds[k].overlaid & kept for k in kinds):
+        found[names.PRICE_OVERLAY_APPLIED] = "true"
+    if columns.capacity_overlaid & kept:
+        found[names.CAPACITY_OVERLAY_APPLIED] = "true"
+    return found
 
 
 def _labels(own: Mapping[str, str], requirements: Mapping[str, Requirement], well_known: frozenset[str]) -> dict[str, str]:

@@ -27,8 +27,9 @@ from kubewright.api.core import (
     StorageClass,
     VolumeAttachment,
 )
-from kubewright.api.karpenter import NodeClaim, NodeClassReference, NodePool
+from kubewright.api.karpenter import NodeClaim, NodeClassReference, NodeOverlay, NodePool
 from kubewright.api.meta import Condition, Object, find_condition
+from kubewright.catalogue.types import InstanceType
 from kubewright.clock import Clock
 from kubewright.cloud.provider import CloudProvider, node_class_types
 from kubewright.errors import KubewrightError
@@ -36,7 +37,9 @@ from kubewright.kube.client import KubeClient
 from kubewright.kube.informer import Informer
 from kubewright.lifecycle import nodes, pods, state
 from kubewright.lifecycle.pools import NodeClassState
+from kubewright.settings import Settings
 from kubewright.solver.problem import Pool, Snapshot, StateNode, Surroundings
+from kubewright.state.correcting import Correcting
 
 ASSUMED_FOR = timedelta(seconds=15)
 """How long a NodeClaim we created is believed in before a watch shows it. Source: spec/scheduling 4.8, state.nodeclaimgc."""
@@ -64,9 +67,16 @@ class Mirror:
     """What the API server has, as of the last watch event; `run` keeps it so."""
 
     def __init__(
-        self, client: KubeClient, provider: CloudProvider, clock: Clock, *, failed: Callable[[Exception], None] = lambda _: None
+        self,
+        client: KubeClient,
+        provider: CloudProvider,
+        clock: Clock,
+        settings: Settings | None = None,
+        *,
+        failed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
-        """`failed` hears of errors that the provider should not have raised."""
+        """`settings` say which alpha kinds are watched; `failed` hears of errors that the provider should not have raised."""
+        gates = (settings or Settings()).feature_gates
         self._provider = provider
         self._clock = clock
         self._failed = failed
@@ -76,10 +86,14 @@ class Mirror:
         self.node_claims = Informer(client, NodeClaim)
         self.node_pools = Informer(client, NodePool)
         self.attachments = Informer(client, VolumeAttachment)
-        self.surroundings: Mapping[str, Informer[Any]] = {name: Informer(client, kind) for name, kind in _SURROUNDINGS.items()}
+        # Only default constraints ask about Services, and an installation without any has no right to list them.
+        around = {n: kind for n, kind in _SURROUNDINGS.items() if n != "services" or (settings and settings.scheduler_config)}
+        self.surroundings: Mapping[str, Informer[Any]] = {name: Informer(client, kind) for name, kind in around.items()}
         self.node_classes: Mapping[tuple[str, str], Informer[Any]] = {
             (kind.RESOURCE.group, kind.RESOURCE.kind): Informer(client, kind) for kind in node_class_types(provider)
         }
+        self.node_overlays = Informer(client, NodeOverlay) if gates.node_overlay else None
+        self.correcting = Correcting(provider)
         self._kinds = frozenset((k.group, k.kind) for k in provider.node_class_kinds)
         self._bound: dict[str, dict[str, Pod]] = {}
         """Node name → its pods that are not terminal, by key."""
@@ -116,6 +130,7 @@ class Mirror:
             self.pods,
             self.attachments,
             *self.surroundings.values(),
+            *((self.node_overlays,) if self.node_overlays is not None else ()),
         )
 
     async def run(self) -> None:
@@ -186,7 +201,7 @@ class Mirror:
         return Snapshot(now, self._sorted_nodes, self._sorted_pods, self._pools, Surroundings(**self._sorted))
 
     async def refresh_pools(self) -> tuple[Pool, ...]:
-        """Ask the provider what each managed NodePool can buy now; the answers stand in later snapshots, by name."""
+        """Ask the provider what each managed NodePool can buy now; the answers stand, corrected, in later snapshots, by name."""
         found: list[Pool] = []
         for pool in _by_key(self.node_pools.objects):
             if not self.is_managed(pool.spec.template.spec.node_class_ref):
@@ -201,8 +216,15 @@ class Mirror:
                 )
                 self._failed(error)
                 found.append(Pool(pool, problem=f"the cloud provider failed: {error!r}"))
-        self._pools = tuple(found)
+        if self.node_overlays is not None:
+            self.correcting.judge(_by_key(self.node_overlays.objects), found)
+        self._pools = tuple(self.correcting.corrected(pool) for pool in found)
         return self._pools
+
+    def corrected(self, node_pool: str, types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+        """`types` as the NodePool of this name sees them behind own prices and NodeOverlays; as they are if there is none."""
+        pool = self.node_pools.get(node_pool)
+        return types if pool is None else self.correcting.of(pool, types)
 
     def offers(self, name: str) -> Pool | None:
         """A NodePool as it is now, with what it could buy when `refresh_pools` last asked; None while nobody has asked."""

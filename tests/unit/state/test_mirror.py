@@ -21,6 +21,8 @@ class Seller:
     """As much of a provider as the mirror asks for without pools."""
 
     node_class_kinds = (NodeClassKind("karpenter.k8s.aws", "EC2NodeClass"),)
+    well_known_labels = frozenset()
+    label_aliases = {}
 
 
 def mirror() -> Mirror:

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from kubewright.api import aws_labels
+from kubewright.api import aws_labels, labels
 from kubewright.api.aws import EC2NodeClass
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.api.meta import Object
@@ -25,7 +25,7 @@ from kubewright.cloud.aws.settings import AwsSettings
 from kubewright.cloud.aws.templates import LaunchTemplates
 from kubewright.cloud.aws.unavailable import UnavailableOfferings
 from kubewright.cloud.aws.userdata import UserDataError
-from kubewright.cloud.provider import Background, Instance, NodeClassKind, RepairPolicy
+from kubewright.cloud.provider import Background, Correct, Instance, NodeClassKind, RepairPolicy
 from kubewright.errors import CloudError, InstanceNotFound, LaunchFailed, NodeClassNotReady, NotFound, Throttled
 from kubewright.kube.client import KubeClient
 from kubewright.kube.controller import Controller
@@ -87,6 +87,7 @@ class AwsProvider:
         self._chosen_from: tuple[InstanceType, ...] = ()
         self._chosen: dict[bytes, launch.Choice] = {}
         self._fleet = Fleet(api, settings.cluster_name, self._templates, self._unavailable)
+        self._correct: Correct = lambda _, types: types
         self._node_classes = nodeclass.NodeClasses(api, kube, clock, aws, self._describe_cluster, self._templates)
 
     # --- CloudProvider -------------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class AwsProvider:
         """See `CloudProvider.create`. A machine that an earlier try bought for the same UID is found by its tag."""
         self._leading_since = self._leading_since or self._clock.now()
         node_class = await self._node_class(claim.spec.node_class_ref.name)
-        types = await self._of_class(node_class)
+        types = self._correct(claim.metadata.labels.get(labels.NODEPOOL, ""), await self._of_class(node_class))
         try:
             existing = await self._bought_before(claim)
             if existing is not None:
@@ -112,6 +113,10 @@ class AwsProvider:
             # An earlier fleet of this claim exists, but EC2 does not show its machine yet.
             raise Throttled("waiting for EC2 to show the instance of an earlier launch")
         return self._describe(bought, types, node_class, claim)
+
+    def correct_with(self, correct: Correct) -> None:
+        """See `HeedsCorrections`."""
+        self._correct = correct
 
     async def delete(self, provider_id: str) -> None:
         """See `CloudProvider.delete`."""

@@ -156,8 +156,10 @@ class Machines:
         return api.FleetAnswer(fleet_id=fleet_id, instances=tuple(found), errors=tuple(failed.values()))
 
     def _in_order(self, request: api.CreateFleet, market: str) -> list[tuple[api.TemplateConfig, api.Override]]:
-        """As the allocation strategy tries them: by price, spot also by how deep the pool is."""
+        """As the allocation strategy tries them: by priority where it says so; else by price, spot also by how deep the pool is."""
         now = self._clock.now()
+        options = request.spot_options if market == "spot" else request.on_demand_options
+        by_priority = options is not None and options.allocation_strategy.endswith("prioritized")
 
         def rank(item: tuple[api.TemplateConfig, api.Override]) -> tuple[float, str, str]:
             o = item[1]
@@ -165,6 +167,8 @@ class Machines:
             price = self._market.price(pool, now)
             if price is None:
                 return (float("inf"), o.instance_type, o.subnet_id)
+            if by_priority and o.priority is not None:
+                return (o.priority, o.instance_type, o.subnet_id)
             if market == "spot":
                 price *= 1.1 - 0.1 * self._market.depth(pool)
             return (price, o.instance_type, o.subnet_id)

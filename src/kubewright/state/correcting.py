@@ -1,0 +1,61 @@
+"""What NodeOverlays make of the pools' instance types, judged anew only when an overlay, a pool's labels or a list changed."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from kubewright.api import labels, validation
+from kubewright.api.karpenter import NodeOverlay, NodePool
+from kubewright.api.validation import Vocabulary
+from kubewright.catalogue.corrections import Corrections
+from kubewright.catalogue.overlays import Offered, Verdict, judge
+from kubewright.catalogue.types import InstanceType
+from kubewright.cloud.provider import CloudProvider
+from kubewright.solver.problem import Pool
+
+
+class Correcting:
+    """Remembers what was judged last, so that a look-up of unchanged lists costs nothing."""
+
+    def __init__(self, provider: CloudProvider) -> None:
+        self._vocabulary = Vocabulary(
+            labels.WELL_KNOWN | provider.well_known_labels,
+            validation.AWS.domains,
+            {**labels.ALIASES, **provider.label_aliases},
+            validation.AWS.values,
+        )
+        self._corrections = Corrections(self._vocabulary.well_known, self._vocabulary.aliases)
+        self._judged: tuple[object, ...] = ()
+        self._lists: Sequence[Offered] = ()
+        """Kept alive, so that identities in `_judged` stay theirs."""
+        self._verdicts: Mapping[str, Verdict] = {}
+        self._known: frozenset[tuple[str, str, int]] = frozenset()
+
+    def verdict(self, overlay: NodeOverlay) -> Verdict | None:
+        """What became of exactly this overlay in this generation; None if it has not been judged."""
+        return self._verdicts.get(overlay.name) if _identity(overlay) in self._known else None
+
+    def judge(self, overlays: Sequence[NodeOverlay], pools: Sequence[Pool]) -> None:
+        """Decide which overlays count, over all pools that can be asked."""
+        offered = [Offered(p.node_pool, p.instance_types) for p in pools if p.instance_types]
+        mark = (
+            tuple(_identity(o) for o in overlays),
+            tuple((o.pool.name, o.pool.spec.template.metadata.labels, id(o.types)) for o in offered),
+        )
+        if mark == self._judged:
+            return
+        judged = judge(overlays, offered, self._vocabulary)
+        self._judged, self._lists, self._verdicts = mark, offered, judged.verdicts
+        self._known = frozenset(_identity(o) for o in overlays)
+        self._corrections.use(judged.accepted)
+
+    def corrected(self, pool: Pool) -> Pool:
+        found = self.of(pool.node_pool, pool.instance_types)
+        return pool if found is pool.instance_types else replace(pool, instance_types=found)
+
+    def of(self, pool: NodePool, types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+        return self._corrections.of(pool, types)
+
+
+def _identity(overlay: NodeOverlay) -> tuple[str, str, int]:
+    return overlay.name, overlay.metadata.uid, overlay.metadata.generation

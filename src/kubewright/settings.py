@@ -33,6 +33,23 @@ class FeatureGates(msgspec.Struct, frozen=True):
     capacity_buffer: bool = False
 
 
+class DisruptionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How willing the operator is to move pods; the NodePools' own settings stand above it."""
+
+    frozen: bool = False
+    """No voluntary disruption at all: the freeze switch of the whole cluster."""
+    balance: float = 2.0
+    """A move in a pool that is `Balanced` must gain at least 1/balance of what its disturbance is worth (the reference's k)."""
+    settled_after: timedelta = timedelta(minutes=10)
+    """A node younger than this, or whose pods came or went more recently, costs up to twice as much to move."""
+    search_steps: int = 400_000
+    """Budget of one search for nodes to consolidate, in places looked at; only `operator` turns seconds into steps."""
+    surge: int = 1
+    """Nodes that a pool may have beyond its limits while drifted ones are being replaced; a NodePool's annotation wins."""
+    failed_joins: int = 3
+    """So many machines of a pool in a row that did not join stop the drift of that pool."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What decides how the operator behaves; every field has the reference's default."""
 
@@ -42,9 +59,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     preference_policy: PreferencePolicy = PreferencePolicy.RESPECT
     min_values_policy: MinValuesPolicy = MinValuesPolicy.STRICT
     ignore_dra_requests: bool = True
+    scheduler_config: str = ""
+    """YAML with `podTopologySpread.defaultConstraints`, for pods that write no spread constraint; "" for none."""
     packing: Packing = Packing.FIRST_FIT
     packing_steps: int = 20_000
     """Budget of the improver in steps; only `operator` turns seconds into steps."""
     vm_memory_overhead_percent: float = 0.075
     """Share of a machine's memory that the hypervisor keeps (AWS)."""
     feature_gates: FeatureGates = FeatureGates()
+    disruption: DisruptionSettings = DisruptionSettings()

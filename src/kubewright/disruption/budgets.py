@@ -3,7 +3,7 @@
 Source: spec/disruption 2. What cannot be read allows nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from kubewright.api import cron, duration
 from kubewright.api.karpenter import Budget, NodePool
 from kubewright.disruption.reasons import Reason
+from kubewright.disruption.stays import Because, Stay
 from kubewright.lifecycle import claims, nodes, state
 from kubewright.solver.problem import StateNode
 
@@ -64,10 +65,34 @@ def allowed(pool: NodePool, reason: Reason, total: int, now: datetime) -> int:
     return found
 
 
-def usage(known: Iterable[StateNode]) -> dict[str, Usage]:
+def next_opening(pool: NodePool, reason: Reason, total: int, now: datetime) -> datetime | None:
+    """When the budgets will next allow more than they do now, by the ends and hits of their schedules; None if nothing tells.
+
+    Looks at the next two changes of every schedule.
+    """
+    moments: set[datetime] = set()
+    try:
+        present = allowed(pool, reason, total, now)
+        for budget in pool.spec.disruption.budgets:
+            if budget.schedule is None or budget.duration is None:
+                continue
+            schedule, length = cron.parse(budget.schedule), duration.parse(budget.duration)
+            after = now - length
+            for _ in range(2):
+                hit = schedule.next_after(after)
+                if hit is not None:
+                    moments.update(m for m in (hit, hit + length) if m > now)
+                    after = hit
+        return next((m for m in sorted(moments) if allowed(pool, reason, total, m) > present), None)
+    except ValueError:
+        return None
+
+
+def usage(known: Iterable[StateNode], queued: Collection[str] = ()) -> dict[str, Usage]:
     """Per NodePool name: what counts and what is being disrupted, by whomever.
 
-    A machine that has been told to end leaves both numbers; one that is not Ready, or marked, is being disrupted.
+    A machine that has been told to end leaves both numbers; one that is not Ready, or marked, or whose providerID is in `queued`
+    because a command has it in hand, is being disrupted.
     """
     found: dict[str, list[int]] = {}
     for one in known:
@@ -77,7 +102,7 @@ def usage(known: Iterable[StateNode]) -> dict[str, Usage]:
             continue
         counts = found.setdefault(claims.pool_of(one.claim), [0, 0])
         counts[0] += 1
-        counts[1] += not nodes.is_ready(one.node) or one.marked_for_deletion
+        counts[1] += not nodes.is_ready(one.node) or one.marked_for_deletion or state.provider_id(one) in queued
     return {name: Usage(*counts) for name, counts in found.items()}
 
 
@@ -91,6 +116,22 @@ class Budgets(msgspec.Struct, frozen=True):
     used: Mapping[str, Usage] = {}
     problems: Mapping[str, str] = {}
     """Pools whose budgets cannot be read, and why."""
+    now: datetime | None = None
+
+    def stay(self, pool: NodePool) -> Stay:
+        """Why one more node of the pool may not go: how much its budgets allow, how much is going, and when they next open."""
+        most, used = self.allowed.get(pool.name, 0), self.used.get(pool.name, Usage())
+        facts = {"nodepool": pool.name, "reason": self.reason.value, "allowed": str(most), "disrupting": str(used.disrupting)}
+        problem = self.problems.get(pool.name, "")
+        if problem:
+            return Stay(Because.BUDGET, f"NodePool {pool.name} has a budget that cannot be read: {problem}", facts, "")
+        text = f'Budgets of NodePool {pool.name} allow {most} of {used.total} node(s) to go for "{self.reason.value}"'
+        text += f", {used.disrupting} are down or going" if used.disrupting else ""
+        opens = None if self.now is None else next_opening(pool, self.reason, used.total, self.now)
+        if opens is not None:
+            facts["opens"] = opens.isoformat()
+            text += f"; they next open at {opens.isoformat()}"
+        return Stay(Because.BUDGET, text, facts, "")
 
 
 def remaining(pools: Iterable[NodePool], used: Mapping[str, Usage], reason: Reason, now: datetime) -> Budgets:
@@ -106,4 +147,4 @@ def remaining(pools: Iterable[NodePool], used: Mapping[str, Usage], reason: Reas
             limits[pool.name] = 0
             problems[pool.name] = str(error)
         left[pool.name] = max(limits[pool.name] - now_used.disrupting, 0)
-    return Budgets(reason, limits, left, dict(used), problems)
+    return Budgets(reason, limits, left, dict(used), problems, now)

@@ -4,13 +4,20 @@ Source: spec/disruption 1.2, 3.11, 8.2.
 """
 
 import hashlib
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 import msgspec
 
 from kubewright.disruption.candidates import Candidate
 from kubewright.disruption.reasons import Decision, Reason
 from kubewright.solver.problem import PlannedClaim
+
+VALIDATION_DELAY = timedelta(seconds=15)
+"""How long emptiness and consolidation are thought over before they are begun: pods that were about to come, come.
+
+Source: spec/disruption 3.10.
+"""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -21,8 +28,17 @@ class Command(msgspec.Struct, frozen=True):
     """By name."""
     created: datetime
     method: str
-    """The method's type label, for example "empty"."""
+    """The method's type label: "empty", "single", "multi", or "" for drift."""
     replacements: tuple[PlannedClaim, ...] = ()
+    """To be bought first; each names the pods it was planned for."""
+    destinations: Mapping[str, tuple[str, ...]] = {}
+    """Node (or NodeClaim on its way) that is there already → keys of the pods expected on it: to be nominated."""
+    disturbance: float = 0.0
+    """What moving the pods costs, in average pods, one per node on top. Source: spec/disruption 1.5."""
+    delay: timedelta = timedelta()
+    """To be validated, and begun, this long after `created`; zero is at once."""
+    facts: Mapping[str, str] = {}
+    """More for explanations: score, threshold, saves_usd_per_hour, …"""
 
     @property
     def decision(self) -> Decision:
@@ -35,6 +51,14 @@ class Command(msgspec.Struct, frozen=True):
         """The same for the same nodes at the same moment, so that a replay names it alike."""
         facts = " ".join((self.reason.value, self.created.isoformat(), *(c.provider_id for c in self.candidates)))
         return hashlib.sha256(facts.encode()).hexdigest()[:12]
+
+    @property
+    def due(self) -> datetime:
+        return self.created + self.delay
+
+    @property
+    def is_consolidation(self) -> bool:
+        return self.reason is not Reason.DRIFTED
 
     @property
     def savings_usd_per_hour(self) -> float:

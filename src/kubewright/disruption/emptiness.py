@@ -11,7 +11,7 @@ from kubewright.api import duration
 from kubewright.disruption import budgets
 from kubewright.disruption.budgets import Budgets
 from kubewright.disruption.candidates import Blocked, Candidate, candidates
-from kubewright.disruption.commands import Command
+from kubewright.disruption.commands import VALIDATION_DELAY, Command
 from kubewright.disruption.reasons import Class, Reason
 from kubewright.lifecycle import claims
 from kubewright.solver.problem import Snapshot
@@ -46,10 +46,15 @@ def find(snapshot: Snapshot, queued: Collection[str] = ()) -> Found:
     """One command for all empty nodes the budgets let go."""
     judged = candidates(snapshot, CLASS, queued)
     wanted = [c for c in judged.found if should_disrupt(c)]
-    left = budgets.remaining((p.node_pool for p in snapshot.pools), budgets.usage(snapshot.nodes), REASON, snapshot.now)
+    left = budgets.remaining((p.node_pool for p in snapshot.pools), budgets.usage(snapshot.nodes, queued), REASON, snapshot.now)
     admitted, held = admit(wanted, left)
-    command = Command(REASON, admitted, snapshot.now, TYPE) if admitted else None
-    return Found(command, len(wanted), held, left, judged.blocked)
+    return Found(command(admitted, snapshot) if admitted else None, len(wanted), held, left, judged.blocked)
+
+
+def command(going: Sequence[Candidate], snapshot: Snapshot) -> Command:
+    """All of them together: nothing needs to stand ready before they go."""
+    cost = sum(c.disturbance for c in going)
+    return Command(REASON, tuple(going), snapshot.now, TYPE, disturbance=cost, delay=VALIDATION_DELAY)
 
 
 def admit(wanted: Sequence[Candidate], left: Budgets) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
@@ -66,13 +71,14 @@ def admit(wanted: Sequence[Candidate], left: Budgets) -> tuple[tuple[Candidate, 
     return tuple(sorted(going, key=lambda c: c.name)), tuple(sorted(held, key=lambda c: c.name))
 
 
-def confirm(command: Command, snapshot: Snapshot, queued: Collection[str] = ()) -> Command | None:
+def confirm(planned: Command, snapshot: Snapshot, queued: Collection[str] = ()) -> Command | None:
     """The command on second thoughts: those of its nodes that would be chosen again now; None when there are none."""
-    names = {c.provider_id for c in command.candidates}
+    names = {c.provider_id for c in planned.candidates}
+    queued = frozenset(queued) - names
     wanted = [c for c in candidates(snapshot, CLASS, queued).found if should_disrupt(c) and c.provider_id in names]
-    left = budgets.remaining((p.node_pool for p in snapshot.pools), budgets.usage(snapshot.nodes), REASON, snapshot.now)
+    left = budgets.remaining((p.node_pool for p in snapshot.pools), budgets.usage(snapshot.nodes, queued), REASON, snapshot.now)
     admitted, _ = admit(wanted, left)
-    return msgspec.structs.replace(command, candidates=admitted) if admitted else None
+    return msgspec.structs.replace(planned, candidates=admitted) if admitted else None
 
 
 def _order(candidate: Candidate) -> tuple[float, float, str]:

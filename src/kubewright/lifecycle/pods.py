@@ -33,6 +33,7 @@ __all__ = [
     "is_terminating",
     "is_waiting_eviction",
     "pin_problem",
+    "pinned_until",
     "tolerates_disrupted",
 ]
 
@@ -131,6 +132,12 @@ def allowed(budget: PodDisruptionBudget) -> int:
     if budget.status.observed_generation < budget.metadata.generation:
         return 0
     return budget.status.disruptions_allowed
+
+
+def pinned_until(pod: Pod) -> datetime | None:
+    """When a do-not-disrupt annotation with a duration runs out; None for one without end, or where there is none."""
+    held = _held_for(pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, ""))
+    return None if held is None or pod.status.start_time is None else pod.status.start_time + held
 
 
 def _held_for(text: str) -> timedelta | None:

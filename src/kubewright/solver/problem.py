@@ -81,6 +81,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Pods without a node, whatever their condition, by key."""
     pools: tuple[Pool, ...] = ()
     surroundings: Surroundings = Surroundings()
+    silent: tuple[str, ...] = ()
+    """Kinds whose watch has said nothing for too long, by name: nothing is disrupted on what they last said."""
 
 
 class SolverSettings(msgspec.Struct, frozen=True):

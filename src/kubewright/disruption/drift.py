@@ -1,0 +1,149 @@
+"""Drift: nodes that are not any more what their NodePool would buy go, each once its pods have a home.
+
+Source: spec/disruption 3.4, 3.5. Differs on purpose: as many as the budgets allow at once, each with replacements of its own; a
+pool at its limits still drifts, since outgoing nodes are credited up to a surge; a pool whose machines do not join stops.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from kubewright.api.karpenter import NodePool
+from kubewright.disruption.budgets import Budgets
+from kubewright.disruption.candidates import BLOCKED, Candidate
+from kubewright.disruption.commands import Command
+from kubewright.disruption.memory import Memory
+from kubewright.disruption.reasons import Class, Reason
+from kubewright.disruption.simulation import Outcome, Simulation
+from kubewright.disruption.static import template_claim
+from kubewright.disruption.stays import Because, Stay
+from kubewright.disruption.surge import Surge
+from kubewright.lifecycle import claims
+from kubewright.settings import DisruptionSettings
+
+REASON = Reason.DRIFTED
+CLASS = Class.EVENTUAL
+TYPE = ""
+MOST_AT_ONCE = 8
+"""Simulations of one look, so that it ends; the next look goes on from there."""
+_ALWAYS = datetime.min.replace(tzinfo=UTC)
+
+
+class Drifted(msgspec.Struct, frozen=True):
+    commands: tuple[Command, ...] = ()
+    stays: Mapping[str, Stay] = {}
+    """Node → why it has to wait."""
+    eligible: int = 0
+    unreached: tuple[str, ...] = ()
+    """Nodes that this look had no simulation left for."""
+
+
+def is_drifted(candidate: Candidate) -> bool:
+    return claims.is_set(candidate.claim, claims.DRIFTED)
+
+
+def find(
+    wanted: Sequence[Candidate], left: Budgets, simulation: Simulation, settings: DisruptionSettings, memory: Memory
+) -> Drifted:
+    """Commands for drifted nodes of `wanted`: those that a former look did not reach first, then empty ones, then by first drift.
+
+    `left` are the budgets for drift.
+    """
+    drifted = [c for c in wanted if is_drifted(c)]
+    room = dict(left.left)
+    surge = Surge(simulation.snapshot, memory.queued, settings.surge)
+    commands: list[Command] = []
+    stays: dict[str, Stay] = {}
+    unreached: list[str] = []
+    gone: list[Candidate] = []
+    asked = 0
+    starved = frozenset(memory.unreached)
+    for one in sorted(drifted, key=lambda c: (c.name not in starved, *_order(c))):
+        pool = one.pool
+        stay = broken(pool, memory, settings) or _no_budget(one, left, room)
+        if stay is None and pool.spec.replicas is not None:
+            found = _static(one, simulation, surge)
+        elif stay is None:
+            if asked >= MOST_AT_ONCE:
+                unreached.append(one.name)
+                stays[one.name] = Stay(Because.UNREACHED, "drifted nodes before it were looked at first", event="")
+                continue
+            asked += bool(one.movers)
+            found = _replaced(one, gone, simulation, surge)
+        else:
+            found = stay
+        if isinstance(found, Stay):
+            stays[one.name] = found
+            continue
+        room[pool.name] -= 1
+        gone.append(one)
+        commands.append(found)
+    return Drifted(tuple(commands), stays, len(drifted), tuple(unreached))
+
+
+def broken(pool: NodePool, memory: Memory, settings: DisruptionSettings) -> Stay | None:
+    """The circuit breaker: a pool whose new machines do not join must not lose the old ones to them."""
+    failed = memory.failed_joins.get(pool.name, 0)
+    unhealthy = any(c.type == "NodeRegistrationHealthy" and c.status == "False" for c in pool.status.conditions)
+    if failed < settings.failed_joins and not unhealthy:
+        return None
+    told = f"{failed} machine(s) in a row" if failed >= settings.failed_joins else "recent machines"
+    text = f"NodePool {pool.name} does not drift: {told} of it did not join the cluster"
+    return Stay(Because.BREAKER, text, {"nodepool": pool.name, "failed": str(failed)}, BLOCKED)
+
+
+def _order(candidate: Candidate) -> tuple[bool, datetime, float, str]:
+    since = claims.since(candidate.claim, claims.DRIFTED) or _ALWAYS
+    return (bool(candidate.reschedulable), since, *candidate.age_key)
+
+
+def _no_budget(one: Candidate, left: Budgets, room: Mapping[str, int]) -> Stay | None:
+    return None if room.get(one.pool.name, 0) > 0 else left.stay(one.pool)
+
+
+def _replaced(one: Candidate, gone: Sequence[Candidate], simulation: Simulation, surge: Surge) -> Command | Stay:
+    outcome = simulation.without([*gone, one], one.movers) if one.movers else Outcome()
+    if outcome.unplaced:
+        pod = min(outcome.unplaced)
+        text = f"Not all pods would schedule, {pod} has no other home"
+        return Stay(Because.NO_HOME, text, {"pod": pod, "pods": str(len(outcome.unplaced))}, BLOCKED)
+    if outcome.waits_for:
+        waits = " ".join(outcome.waits_for)
+        return Stay(Because.WAITING, f"its pods would go to nodes that are not ready yet ({waits})", {"nodes": waits}, BLOCKED)
+    over = surge.take(outcome.claims, one)
+    if over is not None:
+        return over
+    return Command(
+        REASON,
+        (one,),
+        simulation.snapshot.now,
+        TYPE,
+        outcome.claims,
+        outcome.destinations,
+        one.disturbance,
+        facts={"drift": reason_of(one)},
+    )
+
+
+def _static(one: Candidate, simulation: Simulation, surge: Surge) -> Command | Stay:
+    """A static node is replaced by another of its template, whatever runs on it."""
+    pool = next(p for p in simulation.snapshot.pools if p.node_pool.name == one.pool.name)
+    wanted = one.pool.spec.replicas or 0
+    mine = sum(1 for n in simulation.snapshot.nodes if n.claim is not None and claims.pool_of(n.claim) == one.pool.name)
+    if mine - surge.going(one.pool.name) > wanted:
+        text = f"NodePool {one.pool.name} has more than its {wanted} node(s); it shrinks before it drifts"
+        return Stay(Because.STATIC, text, {"nodepool": one.pool.name}, BLOCKED)
+    claim = template_claim(pool, simulation.problem(()))
+    if isinstance(claim, str):
+        return Stay(Because.NO_HOME, claim, {"nodepool": one.pool.name}, BLOCKED)
+    over = surge.take((claim,), one)
+    if over is not None:
+        return over
+    facts = {"drift": reason_of(one), "static": "true"}
+    return Command(REASON, (one,), simulation.snapshot.now, TYPE, (claim,), {}, one.disturbance, facts=facts)
+
+
+def reason_of(candidate: Candidate) -> str:
+    """Why it has drifted, as its condition says."""
+    return next((c.reason for c in candidate.claim.status.conditions if c.type == claims.DRIFTED), "")

@@ -1,0 +1,18 @@
+"""What deciding remembers from one look to the next. All of it may be lost: it saves work, and is found again."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """The shell keeps `queued` and `failed_joins`; the rest is handed back by `decide` as it came out."""
+
+    queued: frozenset[str] = frozenset()
+    """ProviderIDs of the candidates of commands that are thought over or under way."""
+    failed_joins: Mapping[str, int] = {}
+    """NodePool → machines in a row that were bought for it and did not join."""
+    unreached: tuple[str, ...] = ()
+    """Nodes that the last search had no steps left for, by name: the next one begins with them."""
+    settled: str = ""
+    """Fingerprint of a cluster in which nothing was left to do."""

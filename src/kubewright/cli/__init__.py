@@ -1,3 +1,3 @@
 """The command line."""
 
-VERSION = "0.1.0"
+from kubewright import VERSION as VERSION

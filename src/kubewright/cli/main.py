@@ -16,6 +16,7 @@ COMMANDS = {
     "sandbox": "kubewright.cli.sandbox",
     "run": "kubewright.cli.run",
     "explain": "kubewright.cli.explain",
+    "replay": "kubewright.cli.replay",
     "crds": "kubewright.cli.crds",
     "catalogue": "kubewright.cli.catalogue",
     "version": "kubewright.cli.version",

@@ -41,6 +41,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     join_s: float | None
     known: Any
     """The Catalogue."""
+    record: Path | None
     verbose: bool
 
 
@@ -67,6 +68,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     "--launch-seconds", "launch_s", type=click.FloatRange(0), help="From a purchase to a running machine. [default: 15-25]"
 )
 @click.option("--join-seconds", "join_s", type=click.FloatRange(0), help="From a running machine to its Node. [default: 20-25]")
+@click.option(
+    "--record",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Save every scheduling pass in this directory, for `kubewright replay`.",
+)
 @stock.option
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="The operator's own log, too, on standard error.")
@@ -147,6 +153,7 @@ async def _run(wanted: Wanted, manifests: list["Manifest"], steps: tuple["Step",
 
 
 def _box(wanted: Wanted, clock: Any) -> "Sandbox":
+    from kubewright.records.directory import Directory  # noqa: PLC0415
     from kubewright.sim.joiner import JoinerSettings  # noqa: PLC0415
     from kubewright.sim.sandbox import PRESETS, Sandbox  # noqa: PLC0415
 
@@ -155,7 +162,8 @@ def _box(wanted: Wanted, clock: Any) -> "Sandbox":
         faults = msgspec.structs.replace(faults, launch_s=wanted.launch_s, launch_jitter_s=0.0)
     if wanted.join_s is not None:
         joining = msgspec.structs.replace(joining, join_s=wanted.join_s, join_jitter_s=0.0)
-    return Sandbox(clock, seed=wanted.seed, faults=faults, known=wanted.known, joining=joining)
+    records = Directory(wanted.record) if wanted.record is not None else None
+    return Sandbox(clock, seed=wanted.seed, faults=faults, known=wanted.known, joining=joining, records=records)
 
 
 @contextlib.asynccontextmanager

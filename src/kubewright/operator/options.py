@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import msgspec
 
-from kubewright.api import duration
+from kubewright.api import duration, quantity
 from kubewright.errors import ConfigError
 from kubewright.settings import FeatureGates, MinValuesPolicy, Packing, PreferencePolicy, Settings
 
@@ -44,6 +44,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Flag(msgspec.Struct, frozen=True):
     name: str
+    record: str = ""
+    """Directory for a record of every pass; "" for none."""
+    record_files: int = 200
+    record_bytes: int = 256 * 2**20
+    """Of the directory together; the oldest records go."""
     read: Callable[[str], object]
     field: str = ""
     """Of Options, "settings.x" for one of Settings, "" for one that is known and means nothing here."""
@@ -98,6 +103,16 @@ def _share(value: str) -> float:
     if not 0 <= number < 1:
         raise ValueError(f"{value!r} must be at least 0 and less than 1 (0.075 is 7.5 %)")
     return number
+def _bytes(value: str) -> int:
+    try:
+        number = quantity.parse(value) // quantity.ONE
+    except ValueError:
+        raise ValueError(f"{value!r} is not an amount of bytes; write for example 256Mi") from None
+    if number <= 0:
+        raise ValueError(f"{value!r} must be greater than 0")
+    return number
+
+
 
 
 def _duration(value: str) -> timedelta:
@@ -187,6 +202,9 @@ FLAGS: Sequence[_Flag] = (
 )
 PROVIDER = "provider"
 _PROVIDER_FLAGS = (
+    _Flag("record", _text, "record"),
+    _Flag("record-files", _positive, "record_files"),
+    _Flag("record-bytes", _bytes, "record_bytes"),
     "cluster-endpoint",
     "cluster-ca-bundle",
     "isolated-vpc",
@@ -200,7 +218,9 @@ _PROVIDER_FLAGS = (
     "aws-feature-gates",
 )
 _BY_NAME = {flag.name: flag for flag in (*FLAGS, *(_Flag(name, _text, PROVIDER) for name in _PROVIDER_FLAGS))}
-_NOT_FROM_ENVIRONMENT = frozenset({"kubeconfig", "context", "packing", "packing-budget"})
+_NOT_FROM_ENVIRONMENT = frozenset(
+    {"kubeconfig", "context", "packing", "packing-budget", "record", "record-files", "record-bytes", "take-over", "shadow"}
+)
 """Too general as bare variables (KUBECONFIG is read by the client); ours have the prefix KUBEWRIGHT_."""
 
 

@@ -22,6 +22,8 @@ from kubewright.metrics import Registry
 from kubewright.metrics.server import serve
 from kubewright.operator.operator import Operator
 from kubewright.operator.options import Options
+from kubewright.records.directory import Directory
+from kubewright.records.keeper import Keeper
 
 MakeProvider = Callable[[KubeClient, Clock], Awaitable[CloudProvider]]
 
@@ -47,7 +49,7 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
         stack.push_async_callback(client.close)
         provider = await make_provider(client, clock)
         stack.push_async_callback(provider.close)
-        operator = Operator(client, provider, options.settings, clock, registry=registry)
+        operator = Operator(client, provider, options.settings, clock, registry=registry, keeper=_keeper(options, clock))
         await stack.enter_async_context(
             serve(
                 operator.registry,
@@ -58,6 +60,14 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
         )
         work = operator.run() if not options.leader_election else operator.lead(_leading(options, client, clock, registry))
         await until_signalled(work)
+
+
+def _keeper(options: Options, clock: Clock) -> Keeper | None:
+    """Raises ConfigError: the directory cannot be written to."""
+    if not options.record:
+        return None
+    directory = Directory(Path(options.record), most_files=options.record_files, most_bytes=options.record_bytes)
+    return Keeper(directory, options.settings, clock)
 
 
 async def until_signalled(work: Awaitable[None]) -> None:

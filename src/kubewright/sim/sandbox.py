@@ -14,6 +14,8 @@ from kubewright.cloud.aws.provider import AwsProvider
 from kubewright.errors import KubeError, ManifestError
 from kubewright.explain.karpenter import karpenter_text
 from kubewright.operator import Operator
+from kubewright.records.directory import Directory
+from kubewright.records.keeper import Keeper
 from kubewright.settings import Settings
 from kubewright.sim.apiserver.direct import DirectClient
 from kubewright.sim.apiserver.store import Store
@@ -55,8 +57,12 @@ class Sandbox:
         settings: Settings | None = None,
         known: Catalogue | None = None,
         joining: JoinerSettings | None = None,
+        records: Directory | None = None,
     ) -> None:
-        """`known` is what the cloud sells, the embedded catalogue by default, in us-west-2 or its first region."""
+        """`known` is what the cloud sells, the embedded catalogue by default, in us-west-2 or its first region.
+
+        `records` takes a record of every pass.
+        """
         self.clock = clock
         self.settings = settings or Settings(cluster_name="sandbox")
         self.store = Store(clock, seed=seed, crds=tuple(crds.CRDS.values()))
@@ -67,6 +73,7 @@ class Sandbox:
         self._joining = joining
         self._seed = seed
         self._failed: list[str] = []
+        self._keeper = Keeper(records, self.settings, clock) if records is not None else None
         self._operator: Operator | None = None
 
     @contextlib.asynccontextmanager
@@ -77,7 +84,7 @@ class Sandbox:
         self.ec2.on_terminated(joiner.terminated)
         client = DirectClient(self.store)
         provider = AwsProvider(self.ec2, client, self.clock, self.settings, self.ec2.settings, known=self._known)
-        operator = self._operator = Operator(client, provider, self.settings, self.clock)
+        operator = self._operator = Operator(client, provider, self.settings, self.clock, keeper=self._keeper)
         raised: Exception | None = None
         async with self.cluster, asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(joiner.run(), name="joiner"), tasks.create_task(operator.run(), name="operator")]

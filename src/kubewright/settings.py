@@ -62,8 +62,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_config: str = ""
     """YAML with `podTopologySpread.defaultConstraints`, for pods that write no spread constraint; "" for none."""
     packing: Packing = Packing.FIRST_FIT
-    packing_steps: int = 20_000
-    """Budget of the improver in steps; only `operator` turns seconds into steps."""
+    packing_steps: int = 10_000
+    """Budget of the improver in steps for a small batch; only `operator` turns seconds into steps."""
+    packing_steps_most: int = 60_000
+    """What it grows to with the batch."""
     vm_memory_overhead_percent: float = 0.075
     """Share of a machine's memory that the hypervisor keeps (AWS)."""
     feature_gates: FeatureGates = FeatureGates()

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kubewright.explain import cost as costs
+
 if TYPE_CHECKING:
     from kubewright.sim.report import Report
 
@@ -41,6 +43,8 @@ def show(report: "Report", out: Console, prices: str) -> None:
         f"Cost: ${report.usd:.4f} in all, ${report.usd_per_hour:.4f} an hour at the end.",
         highlight=False,
     )
+    if report.planned.usd_per_hour:
+        out.print(Text(f"Machines were bought for {costs.text(report.planned)}."), soft_wrap=True)
     out.print(Text(prices, style="dim"), soft_wrap=True)
 
 

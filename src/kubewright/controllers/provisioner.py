@@ -16,6 +16,7 @@ from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers.batcher import Batcher
 from kubewright.controllers.context import Context
 from kubewright.errors import KubewrightError
+from kubewright.explain import cost as costs
 from kubewright.lifecycle import nodes, pods, pools, purchase
 from kubewright.lifecycle.effects import EventKind, Publish
 from kubewright.scheduling.refusal import Refusal
@@ -50,6 +51,8 @@ class Provisioner:
         self._again: asyncio.TimerHandle | None = None
         self._log = structlog.get_logger("kubewright.provisioner")
         self.last_plan: Plan | None = None
+        self.planned = costs.Cost()
+        """Of all passes together."""
         context.mirror.pods.subscribe(self._pod_changed)
         context.mirror.nodes.subscribe(self._node_changed)
         context.mirror.node_claims.subscribe(self._claim_changed)
@@ -115,6 +118,7 @@ class Provisioner:
         plan = await asyncio.to_thread(self._decide, problem)
         self._on.actor.observe("scheduler_scheduling_duration_seconds", loop.time() - began, {"controller": "provisioner"})
         self.last_plan = plan
+        self._tell_cost(plan)
         self._on.actor.measure("scheduler_unschedulable_pods_count", len(plan.unplaced), {"controller": "provisioner"})
         await self._tell_failures(waiting, plan.unplaced)
         await self._nominate(plan, waiting)
@@ -125,6 +129,25 @@ class Provisioner:
                 tasks.create_task(buying, name=f"buy {name}")
         self._trigger_later(again=True)
         return plan
+
+    def _tell_cost(self, plan: Plan) -> None:
+        if not plan.claims:
+            return
+        found = costs.cost(plan)
+        self.planned = self.planned.plus(found)
+        self._on.actor.measure("kubewright_plan_cost_usd_per_hour", found.usd_per_hour, {})
+        self._on.actor.measure("kubewright_plan_bound_usd_per_hour", found.bound_usd_per_hour, {})
+        self._on.actor.measure("kubewright_plan_gap_ratio", found.gap, {})
+        self._on.actor.measure("kubewright_plan_first_fit_usd_per_hour", found.first_fit_usd_per_hour, {})
+        self._log.info(
+            "planned machines",
+            nodeclaims=len(plan.claims),
+            usd_per_hour=round(found.usd_per_hour, 4),
+            bound_usd_per_hour=round(found.bound_usd_per_hour, 4),
+            gap_percent=round(100 * found.gap, 2),
+            first_fit_usd_per_hour=round(found.first_fit_usd_per_hour, 4),
+            optimal=plan.optimal,
+        )
 
     async def _all_launched(self) -> None:
         """Until no NodeClaim is without a machine: what such a one will hold cannot be counted yet.

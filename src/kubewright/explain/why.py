@@ -7,6 +7,7 @@ import msgspec
 
 from kubewright.api.core import Pod
 from kubewright.explain import edits
+from kubewright.explain import cost as costs
 from kubewright.explain.conflict import Prober, conflict
 from kubewright.explain.fixes import fixes
 from kubewright.explain.narrowing import Narrowing, narrowings
@@ -55,7 +56,10 @@ def explain(problem: Problem, plan: Plan, key: str) -> Explanation:
     stories = narrowings(alone, key, plan.claims)
     where = _place(plan, key)
     if where:
-        return Explanation(key, where, _before(stories, where), notes=notes_on(problem, plan, pod, where))
+        notes = notes_on(problem, plan, pod, where)
+        if any(key in claim.pods for claim in plan.claims):
+            notes = (*notes, f"This pass buys for {costs.text(costs.cost(plan))}.")
+        return Explanation(key, where, _before(stories, where), notes=notes)
     refusals = plan.unplaced.get(key, ())
     told = tuple(dict.fromkeys(sentence(r) for r in refusals))[:_MOST_REASONS]
     if any(r.because in (Because.UNSUPPORTED, Because.INVALID) for r in refusals):

@@ -73,6 +73,10 @@ _SCHEDULING = (
     _gauge("scheduler_unfinished_work_seconds", "controller scheduling_id", "How long the running pass has taken so far."),
     _gauge("scheduler_ignored_pods_count", "", "Pods left out of the last pass because they cannot be read."),
     _gauge("scheduler_unschedulable_pods_count", "controller", "Pods that the last pass found no place for."),
+    Metric("kubewright_plan_cost_usd_per_hour", Kind.GAUGE, (), "What the last pass that bought machines buys, an hour."),
+    Metric("kubewright_plan_bound_usd_per_hour", Kind.GAUGE, (), "What any plan for the same pods costs at least; 0: not known."),
+    Metric("kubewright_plan_gap_ratio", Kind.GAUGE, (), "Share by which that cost may lie above the least possible."),
+    Metric("kubewright_plan_first_fit_usd_per_hour", Kind.GAUGE, (), "What first fit would have cost in that pass."),
     _gauge("scheduler_pending_pods_by_effective_zone_count", "controller zone", "Pending pods by the zone they must go to."),
 )
 

@@ -1,15 +1,17 @@
 """A lower bound: what no plan for the same pods can undercut.
 
-Prices of pods under which no machine holds more than it costs add up to a bound (linear programming duality, after Gilmore and
-Gomory; the scaling is Farley's). It holds whatever the prices are, so it does not rest on how they were found. Room on existing
-nodes and reserved machines is taken off at its full worth.
+Fractional over types and pod classes, with DaemonSets' part, limits and zones; tighter by column generation over whole machines
+where there are steps for it. Room on existing nodes is free, reserved machines cost their own price and are as many as there are.
+Topology, ports, volumes and minValues are left out, which only makes plans dearer.
 """
 
 from collections.abc import Collection, Sequence
 
 from kubewright.packing.knapsack import Market
-from kubewright.packing.machines import Item, Machine, Vectors, items_of, machines_of
-from kubewright.packing.prices import Mixes
+from kubewright.packing.machines import Item, Limit, Machine, Vectors, is_movable, items_of, limits_of, machines_of
+from kubewright.packing.prices import Mixes, resource_prices
+from kubewright.packing.proof import prove
+from kubewright.packing.stock import stocks_of
 from kubewright.solver.build import Parts
 from kubewright.solver.problem import Plan, Problem
 
@@ -17,90 +19,84 @@ _SAFE = 1 - 1e-7
 """Against rounding: far more than a sum of a few hundred thousand floats can be off."""
 
 
-class Unbound(Parts):
-    """The parts of a pass without topology, which a bound leaves out."""
-
-    def _add_topology(self) -> None:
-        pass
-
-
 class Question:
-    """A Problem as items and machines, with the pods that count."""
+    """A Problem as items, machines, limits and room, with the pods that `plan` places; only these count."""
 
-    def __init__(self, parts: Parts, plan: Plan) -> None:
-        """Only pods that `plan` places count; those on its claims are what prices are sought for."""
+    def __init__(self, parts: Parts, plan: Plan, node_usd: float = 0.0) -> None:
         self.parts = parts
         self.items: list[Item] = items_of(parts.classes)
         self.vectors = Vectors(self.items)
-        self.machines: list[Machine] = machines_of(parts.templates, self.items, self.vectors)
-        bought = {pod for claim in plan.claims for pod in claim.pods}
-        self.counts = [_count(item, plan.unplaced, inside=False) for item in self.items]
-        self.bought = [_count(item, bought, inside=True) for item in self.items]
+        self.sizes = [self.vectors.of(item.requests) for item in self.items]
+        self.limits: list[Limit] = limits_of(parts.templates)
+        self.machines: list[Machine] = machines_of(parts.templates, self.items, self.vectors, self.limits, node_usd)
+        self.counts = [_count(item, plan.unplaced) for item in self.items]
+        self.stocks = stocks_of(parts.table, self.items, self.vectors)
+        if not self.limits and all(is_movable(one) for item in self.items for one in item.classes):
+            self._keep_to_rules()
+
+    def _keep_to_rules(self) -> None:
+        """Leave out what the solver never opens for pods bound by nothing but size, labels and taints.
+
+        A claim of a pool is opened only for a pod that no heavier pool takes, an exotic one only for a pod that no other suits.
+        """
+        wanted = sum(1 << i for i, n in enumerate(self.counts) if n)
+        taken = 0
+        kept: list[Machine] = []
+        needy = 0
+        for index in range(len(self.parts.templates)):
+            mine = [m for m in self.machines if m.template == index]
+            plain = exotic = 0
+            for machine in mine:
+                if machine.exotic:
+                    exotic |= machine.allowed
+                else:
+                    plain |= machine.allowed
+            home = (plain | exotic) & wanted & ~taken
+            taken |= home
+            if not home:
+                continue
+            calling = home & ~plain
+            needy |= calling
+            kept += [m for m in mine if not m.exotic or calling]
+        if any(m.exotic for m in kept):
+            pods = sum(n for i, n in enumerate(self.counts) if needy >> i & 1)
+            self.limits.append(Limit(-1, "", float(pods)))
+            kept = [m._replace(uses=((0, 1.0),)) if m.exotic else m for m in kept]
+        kept.sort(key=lambda m: (m.usd, m.template, m.row, m.reservation, m.allowed))
+        self.machines = kept
 
 
-def bound(problem: Problem, plan: Plan, steps: int) -> float:
+def bound(problem: Problem, plan: Plan, steps: int, node_usd: float = 0.0) -> float:
     """USD per hour that every plan for the pods that `plan` places costs at least; 0 when nothing can be said.
 
     With 0 steps it is the fractional one; `steps` (machines looked at) go into column generation, which makes it tighter.
+    `node_usd` is the constant per node that the plan's cost is counted with.
     """
     if not plan.claims:
         return 0.0
-    question = Question(Unbound(problem), plan)
-    return best_bound(question, steps)[0]
+    return best_bound(Question(Parts(problem), plan, node_usd), steps)[0]
 
 
 def best_bound(question: Question, steps: int) -> tuple[float, list[float]]:
     """(USD per hour, the prices to pack by)."""
-    if not question.machines or not any(question.bought):
+    if not question.machines or not any(question.counts):
         return 0.0, [0.0] * len(question.items)
-    sizes = [question.vectors.of(item.requests) for item in question.items]
-    mixes = Mixes(sizes, question.bought, question.machines)
+    mixes = Mixes(question.sizes, question.counts, question.machines, question.stocks, question.limits)
     rough = mixes.prices
+    unit = resource_prices(question.sizes, question.counts, question.machines, question.stocks)
+    found = max(0.0, proven(question, rough, rates=[unit] * len(question.stocks)))
     mixes.improve(steps)
-    found = max(0.0, proven(question, rough))
     if mixes.prices is not rough:
-        found = max(found, proven(question, mixes.prices))
+        found = max(found, proven(question, mixes.prices, mixes.tolls, mixes.rates))
     return found, mixes.prices
 
 
-def proven(question: Question, prices: Sequence[float]) -> float:
-    """The bound that these prices prove, for any non-negative prices."""
-    counts, vectors = question.counts, question.vectors
-    sizes = [vectors.of(item.requests) for item in question.items]
-    market = Market(sizes, prices)
-    scale = 1.0
-    reserved: list[tuple[Machine, float]] = []
-    for machine in question.machines:
-        values, _ = market.best(machine.room, machine.allowed)
-        worth = market.worth_at_most(values, machine.room, machine.allowed, counts)
-        if machine.reservation:
-            reserved.append((machine, worth))
-        elif worth > machine.usd:
-            scale = min(scale, machine.usd / worth)
-    total = scale * sum(p * n for p, n in zip(prices, counts, strict=True))
-    spare: dict[str, float] = {}
-    for machine, worth in reserved:
-        saved = machine.capacity * max(0.0, scale * worth - machine.usd)
-        spare[machine.reservation] = max(saved, spare.get(machine.reservation, 0.0))
-    return (total - sum(spare[name] for name in sorted(spare)) - scale * _free_room(question, market)) * _SAFE
+def proven(
+    question: Question, prices: Sequence[float], tolls: Sequence[float] = (), rates: Sequence[Sequence[float]] = ()
+) -> float:
+    """The bound that these prove, for any that are not negative; see `proof`."""
+    return prove(question, Market(question.sizes, prices), tolls, rates) * _SAFE
 
 
-def _free_room(question: Question, market: Market) -> float:
-    """What existing nodes could take at most, at the market's prices."""
-    table = question.parts.table
-    masks = [0] * len(question.items)
-    for i, item in enumerate(question.items):
-        for ask in item.asks:
-            masks[i] |= table.allowed(ask)
-    total = 0.0
-    for node in table.nodes:
-        allowed = sum(1 << i for i, mask in enumerate(masks) if mask >> node.index & 1)
-        if allowed and all(amount >= 0 for amount in node.free.values()):
-            room = question.vectors.of(node.free)
-            values, _ = market.best(room, allowed)
-            total += market.worth_at_most(values, room, allowed, question.counts)
-    return min(total, sum(p * n for p, n in zip(market.prices, question.counts, strict=True)))
-
-
-def _count(item: Item, keys: Collection[str], *, inside: bool) -> int:
-    return sum(1 for one in item.classes for pod in one.pods if (pod.key in keys) is inside)
+def _count(item: Item, left_out: Collection[str]) -> int:
+    return sum(1 for one in item.classes for pod in one.pods if pod.key not in left_out)

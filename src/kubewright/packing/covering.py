@@ -1,4 +1,4 @@
-"""A small linear program that grows by columns: the cheapest mix of columns that covers every demand.
+"""A small linear program that grows by columns: the cheapest mix of columns that covers every demand within what there is.
 
 Dense revised simplex in plain Python; a few hundred demands are its size. Nothing that is promised to anybody rests on its
 figures: bounds are made from the dual prices by a formula that holds for any prices (`bound`).
@@ -20,29 +20,40 @@ class Column:
 
 
 class Covering:
-    """Minimise the cost of columns so that each demand is covered."""
+    """Minimise the cost of columns so that each demand is covered and nothing is used beyond what there is of it.
 
-    def __init__(self, demands: Sequence[float], alone: Sequence[float]) -> None:
+    Rows are the demands, in order, then what there is.
+    """
+
+    def __init__(self, demands: Sequence[float], alone: Sequence[float], within: Sequence[float] = ()) -> None:
         """`alone` is for each demand what one unit costs when nothing better is known; the dual price never exceeds it."""
-        count = len(demands)
-        self.costs = list(alone)
-        self.levels = [float(d) for d in demands]
+        self.demands = len(demands)
+        count = len(demands) + len(within)
+        self.costs = [*alone, *([0.0] * len(within))]
+        self.levels = [float(d) for d in (*demands, *within)]
         self.inverse = [[1.0 if i == j else 0.0 for j in range(count)] for i in range(count)]
         self.columns: list[Column | None] = [None] * count
-        """What is in the basis at each place; None is the demand's own start."""
+        """What is in the basis at each place; None is the row's own start."""
         self.pool: list[Column] = []
         self.pivots = 0
 
-    def prices(self) -> list[float]:
-        """The dual prices: USD that one more unit of each demand costs; never negative."""
-        count = len(self.costs)
-        found = [0.0] * count
+    def duals(self) -> list[float]:
+        """By row; a demand's is positive, that of what there is negative, but for rounding and before it has settled."""
+        found = [0.0] * len(self.costs)
         for cost, row in zip(self.costs, self.inverse, strict=True):
             if cost:
                 for j, amount in enumerate(row):
                     if amount:
                         found[j] += cost * amount
-        return [max(0.0, v) for v in found]
+        return found
+
+    def prices(self) -> list[float]:
+        """USD that one more unit of each demand costs; never negative."""
+        return [max(0.0, v) for v in self.duals()[: self.demands]]
+
+    def tolls(self) -> list[float]:
+        """USD that one more unit of what there is would save; never negative."""
+        return [max(0.0, -v) for v in self.duals()[self.demands :]]
 
     def cost(self) -> float:
         return sum(c * x for c, x in zip(self.costs, self.levels, strict=True))
@@ -50,11 +61,12 @@ class Covering:
     def settle(self, most: int) -> None:
         """Pivot until no known column helps, or `most` times in all."""
         while self.pivots < most:
-            raw = [sum(c * row[j] for c, row in zip(self.costs, self.inverse, strict=True)) for j in range(len(self.costs))]
+            raw = self.duals()
             best, entering = -1e-7, None
             for j, value in enumerate(raw):
-                if value < best:
-                    best, entering = value, Column(0.0, {j: -1.0})
+                slack = 1.0 if j >= self.demands else -1.0
+                if -slack * value < best:
+                    best, entering = -slack * value, Column(0.0, {j: slack})
             for column in self.pool:
                 gain = column.usd
                 for j, amount in column.amounts:

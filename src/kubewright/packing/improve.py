@@ -11,7 +11,7 @@ from typing import Any
 
 from kubewright.packing.fill import Load, Search
 from kubewright.packing.knapsack import Market
-from kubewright.packing.machines import Item, Machine, Vectors, items_of, machines_of
+from kubewright.packing.machines import Item, Machine, Vectors, is_bound, is_movable, items_of, machines_of
 from kubewright.packing.prices import Mixes, resource_prices
 from kubewright.scheduling.refusal import Refusal
 from kubewright.scheduling.resources import NODES
@@ -267,20 +267,3 @@ class Packer(Engine):
             placed = self._join(progress, claim, [state], wanted, claim.rows)
             progress.done += placed
             pods -= placed
-
-
-def is_movable(one: PodClass) -> bool:
-    """Whether only size, labels and taints bind these pods, and nothing about other pods changes by where they are."""
-    return (
-        one.refusal is None
-        and len(one.variants) == 1
-        and len(one.variants[0].asks) == 1
-        and not one.ports
-        and not one.claims
-        and not one.counted_in
-        and not is_bound(one)
-    )
-
-
-def is_bound(one: PodClass) -> bool:
-    return any(v.rules is not None and v.rules.any for v in one.variants)

@@ -7,8 +7,10 @@ made from it hold; plans made from it are checked by the solver when they are ca
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kubewright.api.quantity import ONE
 from kubewright.catalogue.columns import bits
 from kubewright.scheduling.refusal import Refusal
+from kubewright.scheduling.resources import NODES
 from kubewright.solver.classes import Ask, PodClass
 from kubewright.solver.templates import State, Template
 
@@ -30,6 +32,7 @@ class Machine(NamedTuple):
     template: int
     row: int
     usd: float
+    """What it costs an hour, the constant per node included."""
     room: tuple[float, ...]
     """For pods, after DaemonSets, in the units of `Vectors`."""
     allowed: int
@@ -40,6 +43,17 @@ class Machine(NamedTuple):
     """Machines that the reservation has left."""
     exotic: bool
     """Whether it is bought only for pods that nothing else suits."""
+    uses: tuple[tuple[int, float], ...] = ()
+    """(index of a `Limit`, how much of it one such machine takes)."""
+
+
+class Limit(NamedTuple):
+    """What there is of something: a resource that a NodePool may still buy, or pods that may call for an exotic machine."""
+
+    template: int
+    """-1: of exotic machines of all templates."""
+    resource: str
+    left: float
 
 
 class Vectors:
@@ -68,14 +82,33 @@ def items_of(classes: Sequence[PodClass]) -> list[Item]:
     return list(found.values())
 
 
-def machines_of(templates: Sequence[Template], items: Sequence[Item], vectors: Vectors) -> list[Machine]:
-    """Every machine that some item may go to, without those that another one beats; by price, then template and row."""
+def limits_of(templates: Sequence[Template]) -> list[Limit]:
+    """What the NodePools' limits leave, by template and resource."""
+    return [
+        Limit(index, name, max(0, left) / ONE)
+        for index, template in enumerate(templates)
+        for name, left in sorted(template.remaining.items())
+    ]
+
+
+def machines_of(
+    templates: Sequence[Template],
+    items: Sequence[Item],
+    vectors: Vectors,
+    limits: Sequence[Limit] = (),
+    node_usd: float = 0.0,
+) -> list[Machine]:
+    """Every machine that some item may go to, without those that another one beats; by price, then template and row.
+
+    `node_usd` is what a node costs an hour beyond its price.
+    """
     found: list[Machine] = []
     for index, template in enumerate(templates):
         affordable = template.affordable()
         if not isinstance(affordable, Refusal):
-            found += _of_template(index, template, affordable & template.rows, items, vectors)
-    found.sort(key=lambda m: (m.usd, m.template, m.row, m.reservation))
+            mine = [(i, limit.resource) for i, limit in enumerate(limits) if limit.template == index]
+            found += _of_template(index, template, affordable & template.rows, items, vectors, mine, node_usd)
+    found.sort(key=lambda m: (m.usd, m.template, m.row, m.reservation, m.allowed))
     kept: list[Machine] = []
     for one in found:
         if one.reservation or not any(_beats(other, one) for other in kept):
@@ -84,17 +117,26 @@ def machines_of(templates: Sequence[Template], items: Sequence[Item], vectors: V
 
 
 def _beats(other: Machine, one: Machine) -> bool:
-    """Whether a machine that costs no more takes all that `one` takes."""
+    """Whether a machine that costs no more, and uses no more of limits, takes all that `one` takes."""
     return (
-        not other.reservation
-        and other.exotic <= one.exotic
-        and not one.allowed & ~other.allowed
+        not one.allowed & ~other.allowed
         and other.template == one.template
+        and not other.reservation
+        and other.exotic <= one.exotic
         and all(a >= b for a, b in zip(other.room, one.room, strict=True))
+        and all(a[1] <= b[1] for a, b in zip(other.uses, one.uses, strict=True))
     )
 
 
-def _of_template(index: int, template: Template, rows: int, items: Sequence[Item], vectors: Vectors) -> list[Machine]:
+def _of_template(
+    index: int,
+    template: Template,
+    rows: int,
+    items: Sequence[Item],
+    vectors: Vectors,
+    limits: Sequence[tuple[int, str]],
+    node_usd: float,
+) -> list[Machine]:
     columns = template.columns
     states: dict[int, State | Refusal] = {}
     fitting: dict[int, int] = {}
@@ -128,5 +170,24 @@ def _of_template(index: int, template: Template, rows: int, items: Sequence[Item
         extra = overhead.get(row, {})
         room = vectors.of({k: v - extra.get(k, 0) for k, v in columns.rows[row].allocatable.items()})
         exotic = not columns.plain >> row & 1
-        found.append(Machine(index, row, usd, room, allowed, reservation, capacity, exotic))
+        size = columns.rows[row].type.capacity
+        uses = tuple((i, 1.0 if name == NODES else size.get(name, 0) / ONE) for i, name in limits)
+        found.append(Machine(index, row, usd + node_usd, room, allowed, reservation, capacity, exotic, uses))
     return found
+
+
+def is_movable(one: PodClass) -> bool:
+    """Whether only size, labels and taints bind these pods, and nothing about other pods changes by where they are."""
+    return (
+        one.refusal is None
+        and len(one.variants) == 1
+        and len(one.variants[0].asks) == 1
+        and not one.ports
+        and not one.claims
+        and not one.counted_in
+        and not is_bound(one)
+    )
+
+
+def is_bound(one: PodClass) -> bool:
+    return any(v.rules is not None and v.rules.any for v in one.variants)

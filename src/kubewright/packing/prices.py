@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from kubewright.packing.covering import Column, Covering
 from kubewright.packing.knapsack import Market
-from kubewright.packing.machines import Machine
+from kubewright.packing.machines import Limit, Machine
+from kubewright.packing.proof import prove
+from kubewright.packing.stock import Stock
 
 _ROUNDS = 80
 _COLUMNS_A_ROUND = 10
@@ -20,24 +22,54 @@ _GAP = 5e-4
 class Mixes:
     """The cheapest mix of loads that covers the demand fractionally, its prices, and what they prove."""
 
-    def __init__(self, sizes: Sequence[Sequence[float]], counts: Sequence[int], machines: Sequence[Machine]) -> None:
+    def __init__(
+        self,
+        sizes: Sequence[Sequence[float]],
+        counts: Sequence[int],
+        machines: Sequence[Machine],
+        stocks: Sequence[Stock] = (),
+        limits: Sequence[Limit] = (),
+    ) -> None:
         """`sizes` and `counts` are by item. Items without pods, or that nothing sold to everybody holds, cost 0."""
         self.sizes = sizes
         self.counts = counts
         self.machines = [m for m in machines if not m.reservation]
+        self.stocks = stocks
+        self.limits = limits
         reach = 0
         for machine in self.machines:
             reach |= machine.allowed
         self.wanted = [i for i, n in enumerate(counts) if n and reach >> i & 1]
-        self.prices = by_resource(sizes, [n if reach >> i & 1 else 0 for i, n in enumerate(counts)], self.machines)
+        self.prices = by_resource(sizes, [n if reach >> i & 1 else 0 for i, n in enumerate(counts)], self.machines, stocks)
         """The best known."""
+        self.tolls = [0.0] * len(limits)
+        """What a unit of each limit is worth, with the best known prices."""
+        self.rates: list[list[float]] = []
+        """What a unit of each stock's resources is worth, with the best known prices; none before they are found."""
         self.bound = 0.0
-        """What the best known prove, leaving reservations and nodes that exist aside."""
+        """What the best known prove, leaving reservations aside."""
         self.used = 0
-        alone = [min(_alone(m, self.sizes[i]) for m in self.machines if m.allowed >> i & 1) for i in self.wanted]
-        self.covering = Covering([counts[i] for i in self.wanted], alone)
+        alone = [self._alone(i) for i in self.wanted]
+        within = [limit.left for limit in limits] + [amount for stock in stocks for amount in stock.room]
+        self.covering = Covering([counts[i] for i in self.wanted], alone, within)
         self._place = {i: at for at, i in enumerate(self.wanted)}
         self.found: dict[int, tuple[Machine, dict[int, int]]] = {}
+        first = len(self.wanted) + len(limits)
+        for stock in stocks:
+            for i in self.wanted:
+                if stock.allowed >> i & 1:
+                    uses = {first + k: amount for k, amount in enumerate(sizes[i]) if amount}
+                    self.covering.pool.append(Column(0.0, {self._place[i]: 1.0, **uses}))
+            first += len(stock.room)
+
+    def _alone(self, item: int) -> float:
+        """What one such pod costs on the best machine of the dearest template that takes it: limits may leave no other."""
+        least: dict[int, float] = {}
+        for m in self.machines:
+            if m.allowed >> item & 1:
+                usd = _alone(m, self.sizes[item])
+                least[m.template] = min(usd, least.get(m.template, usd))
+        return max(least.values()) if self.limits else min(least.values())
 
     def learn(self, other: "Mixes") -> None:
         """Begin with the loads that another one found, as far as there are pods for them."""
@@ -46,8 +78,10 @@ class Mixes:
         self.covering.settle(self.covering.pivots + 10 * len(self.wanted))
 
     def _note(self, machine: Machine, mix: dict[int, int]) -> None:
-        column = Column(machine.usd, {self._place[i]: float(n) for i, n in mix.items() if i in self._place})
-        if column.amounts:
+        amounts = {self._place[i]: float(n) for i, n in mix.items() if i in self._place}
+        if amounts:
+            amounts |= {len(self.wanted) + at: amount for at, amount in machine.uses if amount and at < len(self.limits)}
+            column = Column(machine.usd, amounts)
             self.covering.pool.append(column)
             self.found[id(column)] = (machine, mix)
 
@@ -57,12 +91,14 @@ class Mixes:
             return
         pivot_cost = 1 + len(self.wanted) * len(self.wanted) // 2000
         last = self.used + steps
-        asked = self.prices
+        asked, tolls, rates = self.prices, self.tolls, self.rates
+        if self.stocks or self.limits:
+            self.covering.settle(self.covering.pivots + max(1, steps // pivot_cost // 4))
         smooth = _SMOOTH
         for _ in range(_ROUNDS):
             if self.used + len(self.machines) + pivot_cost > last:
                 break
-            better, grown = self._ask(asked, self.covering.prices())
+            better, grown = self._ask(asked, tolls, rates, self.covering.prices(), self.covering.tolls())
             before = self.covering.pivots
             self.covering.settle(before + max(1, (last - self.used) // pivot_cost))
             self.used += (self.covering.pivots - before) * pivot_cost
@@ -71,10 +107,12 @@ class Mixes:
             smooth = _SMOOTH if better or grown else smooth * 0.5
             if not better and not grown and smooth < 0.05:
                 break
-            dual = self.covering.prices()
             asked = list(self.prices)
-            for i, price in zip(self.wanted, dual, strict=True):
+            for i, price in zip(self.wanted, self.covering.prices(), strict=True):
                 asked[i] = smooth * self.prices[i] + (1 - smooth) * price
+            now = self.covering.tolls()
+            tolls = [smooth * a + (1 - smooth) * b for a, b in zip(self.tolls, now, strict=False)]
+            rates = self._rates(now[len(self.limits) :], smooth)
 
     def loads(self) -> list[tuple[float, Machine, dict[int, int]]]:
         """(how many, machine, pods by item) of the mix, largest first."""
@@ -86,22 +124,36 @@ class Mixes:
         found.sort(key=lambda f: (-f[0], f[1].usd, f[1].template, f[1].row, sorted(f[2].items())))
         return found
 
-    def _ask(self, prices: Sequence[float], dual: Sequence[float]) -> tuple[bool, bool]:
+    def _rates(self, tolls: Sequence[float], smooth: float) -> list[list[float]]:
+        """The tolls of the stocks' resources, by stock, kept near the best known."""
+        found: list[list[float]] = []
+        at = 0
+        for index, stock in enumerate(self.stocks):
+            own = list(tolls[at : at + len(stock.room)])
+            if self.rates:
+                own = [smooth * a + (1 - smooth) * b for a, b in zip(self.rates[index], own, strict=True)]
+            found.append(own)
+            at += len(stock.room)
+        return found
+
+    def _ask(
+        self,
+        prices: Sequence[float],
+        tolls: Sequence[float],
+        rates: Sequence[Sequence[float]],
+        dual: Sequence[float],
+        dual_tolls: Sequence[float],
+    ) -> tuple[bool, bool]:
         """Price every machine: (whether a better bound came of it, whether a column did that helps the mix)."""
         market = Market(self.sizes, prices)
         self.used += len(self.machines)
         ranked: list[tuple[float, int]] = []
-        for at, machine in enumerate(self.machines):
-            values, _ = market.best(machine.room, machine.allowed)
-            worth = market.worth_at_most(values, machine.room, machine.allowed, self.counts)
-            ranked.append((machine.usd / worth if worth > 0 else float("inf"), at))
+        bound = prove(self, market, tolls, rates, ranked)
         ranked.sort()
-        total = sum(p * n for p, n in zip(prices, self.counts, strict=True))
-        bound = min(1.0, ranked[0][0]) * total
         better = bound > self.bound * (1 + 1e-6)
         if better:
             self.bound = bound
-            self.prices = list(prices)
+            self.prices, self.tolls, self.rates = list(prices), list(tolls), [list(r) for r in rates]
         grown = False
         for _, at in ranked[:_COLUMNS_A_ROUND]:
             machine = self.machines[at]
@@ -109,22 +161,29 @@ class Mixes:
             _, mix = market.whole(machine.room, machine.allowed, self.counts)
             if not mix:
                 continue
-            if sum(dual[self._place[i]] * n for i, n in mix.items() if i in self._place) > machine.usd * (1 + 1e-6):
+            usd = machine.usd + sum(dual_tolls[i] * amount for i, amount in machine.uses if i < len(self.limits))
+            if sum(dual[self._place[i]] * n for i, n in mix.items() if i in self._place) > usd * (1 + 1e-6):
                 grown = True
                 self._note(machine, mix)
         return better, grown
 
 
-def by_resource(sizes: Sequence[Sequence[float]], counts: Sequence[int], machines: Sequence[Machine]) -> list[float]:
+def by_resource(
+    sizes: Sequence[Sequence[float]], counts: Sequence[int], machines: Sequence[Machine], stocks: Sequence[Stock] = ()
+) -> list[float]:
     """USD of a pod of each item by a price for each resource, from covering the sum of all requests."""
-    unit = resource_prices(sizes, counts, machines)
+    unit = resource_prices(sizes, counts, machines, stocks)
     return [sum(u * s for u, s in zip(unit, size, strict=True)) for size in sizes]
 
 
-def resource_prices(sizes: Sequence[Sequence[float]], counts: Sequence[int], machines: Sequence[Machine]) -> list[float]:
-    """USD of a unit of each resource."""
+def resource_prices(
+    sizes: Sequence[Sequence[float]], counts: Sequence[int], machines: Sequence[Machine], stocks: Sequence[Stock] = ()
+) -> list[float]:
+    """USD of a unit of each resource that must be bought beyond what `stocks` have."""
     sold = [m for m in machines if not m.reservation]
     demands = [sum(n * amount for n, amount in zip(counts, column, strict=True)) for column in zip(*sizes, strict=True)]
+    for stock in stocks:
+        demands = [max(0.0, d - r) for d, r in zip(demands, stock.room, strict=True)]
     alone = [min((m.usd / m.room[k] for m in sold if m.room[k] > 0), default=0.0) for k in range(len(demands))]
     covering = Covering(demands, alone)
     covering.pool = [Column(m.usd, dict(enumerate(m.room))) for m in sold]

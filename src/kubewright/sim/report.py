@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kubewright.api import labels
+from kubewright.explain.cost import Cost
 from kubewright.sim.apiserver.store import Store
 from kubewright.sim.ec2 import FakeEc2
 from kubewright.sim.narrator import workload
@@ -72,6 +73,8 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     """Of everything that runs at the end."""
     usd: float
     """Of the whole run."""
+    planned: Cost
+    """Of all passes together: what they bought, what any plan needed, and what first fit would have bought."""
     nodes: Sequence[NodeRow]
     machines: Sequence[MachineRow]
     pending: Sequence[Waiting]
@@ -88,6 +91,7 @@ def report(
     ran: Mapping[str, Mapping[str, int]],
     refused: Mapping[str, str],
     failed: Sequence[str],
+    planned: Cost,
     *,
     quiet: bool,
 ) -> Report:
@@ -112,6 +116,7 @@ def report(
         quiet,
         round(ec2.usd_per_hour(), 6),
         round(sum(b.usd for b in ec2.costs()), 6),
+        planned,
         tuple(sorted(_nodes(store, ec2), key=lambda r: (r.node_pool, r.name))),
         machines,
         tuple(sorted(_waiting(store, refused), key=lambda w: w.pod)),

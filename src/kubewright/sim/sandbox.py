@@ -12,6 +12,7 @@ from kubewright.clock import Clock
 from kubewright.cloud.aws.catalogue import Catalogue, embedded
 from kubewright.cloud.aws.provider import AwsProvider
 from kubewright.errors import KubeError, ManifestError
+from kubewright.explain.cost import Cost
 from kubewright.explain.karpenter import karpenter_text
 from kubewright.operator import Operator
 from kubewright.records.directory import Directory
@@ -180,7 +181,8 @@ class Sandbox:
     def report(self, start: datetime, narrator: Narrator, *, quiet: bool) -> Report:
         """What there is now, and what everything has cost."""
         elapsed = self.clock.now() - start
-        return report(self.store, self.ec2, elapsed, narrator.ran, self._refused(), self._failed, quiet=quiet)
+        planned = self._operator.provisioner.planned if self._operator is not None else Cost()
+        return report(self.store, self.ec2, elapsed, narrator.ran, self._refused(), self._failed, planned, quiet=quiet)
 
     def _refused(self) -> dict[str, str]:
         """Pod → why the last pass found no place for it; events tell only what the first passes thought of it."""

@@ -151,6 +151,14 @@ class Plan(msgspec.Struct, frozen=True):
     usd_per_hour: float = 0.0
     """Of `claims` together."""
     bound_usd_per_hour: float = 0.0
-    """No plan for the same pods can cost less; 0 where none was computed."""
+    """No plan for the same pods can cost less, `node_usd_per_hour` included; 0 where none was computed."""
+    gap: float = 0.0
+    """Share by which the cost may lie above the least possible (0.01 is 1 %); 0 where it is least, or no bound was computed."""
+    first_fit_usd_per_hour: float = 0.0
+    """What first fit would have cost; 0 where that was not asked."""
+    node_usd_per_hour: float = 0.0
+    """What the new nodes cost beyond their prices, by the setting for a node."""
+    optimal: bool = False
+    """Whether no plan for the same pods is cheaper, proven."""
     steps: int = 0
     """The improver's budget that was given."""

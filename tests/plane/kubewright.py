@@ -1,4 +1,4 @@
-"""The operator under test on the plane: `kubewright run` with the fake EC2, as a process.
+"""The operator under test on the plane: `kubewright run` with the fake EC2, as a process, with the rights of the chart alone.
 
     with Plane() as plane, Kubewright(plane) as kubewright:
         plane.create(NODECLASSES, nodeclass("default"))
@@ -6,7 +6,8 @@
         ...
 
 Its machines become Node objects with the annotation that the plane's kwok looks after; nothing of the cloud takes time unless
-`launch_s` or `join_s` says so.
+`launch_s` or `join_s` says so. It runs as the ServiceAccount of `kubewright manifests`, and a call that these rights do not allow
+fails the test that leaves the `with` block.
 """
 
 import subprocess
@@ -21,10 +22,11 @@ from tests.plane.karpenter import NODECLAIMS, NODEPOOLS
 from tests.plane.plane import Plane
 from tests.plane.processes import Process, free_ports, wait_until
 
-__all__ = ["NODECLAIMS", "NODECLASSES", "NODEPOOLS", "Kubewright", "apply_crds", "nodeclass", "nodepool"]
+__all__ = ["NODECLAIMS", "NODECLASSES", "NODEPOOLS", "Kubewright", "apply_crds", "apply_rights", "nodeclass", "nodepool"]
 
 NODECLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 CLUSTER = "sandbox"
+NAMESPACE, ACCOUNT = "kube-system", "kubewright"
 PROGRAM = (sys.executable, "-m", "kubewright")
 
 
@@ -51,7 +53,7 @@ class Kubewright:
         self._flags = [
             *("--cloud", "fake-ec2", f"--fake-launch-seconds={launch_s}", f"--fake-join-seconds={join_s}"),
             *((f"--fake-state={state}",) if state else ()),
-            *(f"--cluster-name={CLUSTER}", "--disable-leader-election"),
+            *(f"--fake-kubeconfig={plane.kubeconfig()}", f"--cluster-name={CLUSTER}", "--disable-leader-election"),
             *flags,
         ]
         self._env = dict(env or {})
@@ -64,14 +66,26 @@ class Kubewright:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.process.stop()
+        if kind is None:
+            self.check_allowed()
+
+    def check_allowed(self) -> None:
+        """Raises AssertionError if the API server ever refused a call of this operator for want of rights."""
+        lines = self.process.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        refused = [line for line in lines if " is forbidden: User " in line]
+        assert not refused, f"calls that the chart's rights do not allow: {refused[:3]}"
+        assert denied(self._plane) <= self._denied, "the API server denied a call that the log does not show"
 
     def start(self) -> None:
         """Apply what it needs and return when it is ready. Raises ProgramFailed if it does not become so."""
         apply_crds(self._plane)
+        apply_rights(self._plane)
+        self._denied = denied(self._plane)
+        self._kubeconfig = self._plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
         metrics, self._health = free_ports(2)
         self.metrics_url = f"http://127.0.0.1:{metrics}/metrics"
         ports = (f"--metrics-port={metrics}", f"--health-probe-port={self._health}")
-        argv = [*self._program, "run", f"--kubeconfig={self._plane.kubeconfig()}", *self._flags, *ports]
+        argv = [*self._program, "run", f"--kubeconfig={self._kubeconfig}", *self._flags, *ports]
         env = {"PYTHONPATH": str(ROOT / "src"), **self._env}
         self.process = self._plane.spawn("kubewright", argv, env=env)
         self._wait_ready()
@@ -92,10 +106,28 @@ class Kubewright:
 
 def apply_crds(plane: Plane) -> None:
     """Apply what `kubewright crds` prints."""
-    done = subprocess.run([*PROGRAM, "crds"], capture_output=True, check=True, env={"PYTHONPATH": str(ROOT / "src")})
-    file = plane.directory / "kubewright-crds.yaml"
+    apply_printed(plane, "crds")
+
+
+def apply_rights(plane: Plane, *, cloud: str = "aws") -> None:
+    """Apply what `kubewright manifests` prints, with no pods: the account, its rights, and the rest of an installation."""
+    apply_printed(plane, "manifests", "--no-crds", f"--cloud={cloud}", f"--cluster-name={CLUSTER}", "--replicas=0")
+
+
+def apply_printed(plane: Plane, *command: str) -> None:
+    """Apply what a command of kubewright prints."""
+    done = subprocess.run([*PROGRAM, *command], capture_output=True, check=True, env={"PYTHONPATH": str(ROOT / "src")})
+    file = plane.directory / f"kubewright-{command[0]}.yaml"
     file.write_bytes(done.stdout)
     plane.apply(file)
+
+
+def denied(plane: Plane) -> int:
+    """How many calls the API server has denied since it started; everybody else on a plane may do everything."""
+    lines = plane.request("GET", "/metrics").body.splitlines()
+    return sum(
+        int(float(line.rpartition(" ")[2])) for line in lines if line.startswith('authorization_attempts_total{result="denied"')
+    )
 
 
 def nodeclass(name: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ COMMANDS = {
     "explain": "kubewright.cli.explain",
     "replay": "kubewright.cli.replay",
     "crds": "kubewright.cli.crds",
+    "manifests": "kubewright.cli.manifests",
     "catalogue": "kubewright.cli.catalogue",
     "version": "kubewright.cli.version",
 }
@@ -51,7 +52,7 @@ def cli() -> None:
     The same with your manifests:                      kubewright sandbox -f DIR
     A cluster to try kubectl on:                       kubewright sandbox --serve
     Against a real cluster:                            kubewright run
-    The CRDs to install there:                         kubewright crds | kubectl apply -f -
+    What to install there:                             kubewright manifests | kubectl apply --server-side -f -
     """  # noqa: D301 (click wants the control character)
 
 

@@ -79,6 +79,8 @@ def _default(field: str) -> str:
 )
 @click.option(
     "--cloud",
+    envvar="KUBEWRIGHT_CLOUD",
+    show_envvar=True,
     default="aws",
     show_default=True,
     help="aws, or fake-ec2: a pretend EC2 in this process, whose Nodes kwok keeps alive.",
@@ -92,6 +94,12 @@ def _default(field: str) -> str:
     type=click.Path(dir_okay=False, path_type=Path),
     help="fake-ec2 only: a file for its account, so that an operator started again finds its machines.",
 )
+@click.option(
+    "--fake-kubeconfig",
+    type=click.Path(dir_okay=False),
+    default="",
+    help="fake-ec2 only: whose credentials make the Nodes, as kubelets do; those of the operator when left out.",
+)
 @stock.option
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -99,6 +107,7 @@ def command(
     fake_launch_seconds: float,
     fake_join_seconds: float,
     fake_state: Path | None,
+    fake_kubeconfig: str,
     catalogue: Path | None,
     flags: tuple[str, ...],
 ) -> int:
@@ -119,18 +128,24 @@ def command(
     known = stock.load(catalogue)
     close = logs.configure(level=options.log_level, outputs=outputs)
     try:
-        asyncio.run(operator.run(options, _maker(cloud, options, fake_launch_seconds, fake_join_seconds, fake_state, known)))
+        asyncio.run(
+            operator.run(
+                options, _maker(cloud, options, fake_launch_seconds, fake_join_seconds, fake_state, fake_kubeconfig, known)
+            )
+        )
     finally:
         close()
     return 0
 
 
-def _maker(cloud: str, options: "Options", launch_s: float, join_s: float, state: Path | None, known: "Catalogue"):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _maker(  # type: ignore[no-untyped-def]  # noqa: ANN202
+    cloud: str, options: "Options", launch_s: float, join_s: float, state: Path | None, kubeconfig: str, known: "Catalogue"
+):
     if cloud == "fake-ec2":
         from kubewright.sim.plane import fake_ec2  # noqa: PLC0415
 
         return lambda client, clock: fake_ec2(
-            client, clock, options.settings, launch_s=launch_s, join_s=join_s, state=state, known=known
+            client, clock, options.settings, launch_s=launch_s, join_s=join_s, state=state, known=known, kubelets=kubeconfig
         )
     if cloud == "aws":
         return lambda client, clock: _aws(client, clock, options, known)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from kubewright.cloud.provider import CloudProvider
 from kubewright.explain.karpenter import karpenter_text
+from kubewright.operator import spread
 from kubewright.packing import plan
 from kubewright.scheduling.refusal import Refusal
 from kubewright.settings import Settings
@@ -17,6 +18,7 @@ def solver_settings(settings: Settings, provider: CloudProvider) -> SolverSettin
         preference_policy=settings.preference_policy,
         min_values_policy=settings.min_values_policy,
         ignore_dra_requests=settings.ignore_dra_requests,
+        default_constraints=spread.read(settings.scheduler_config),
         feature_gates=settings.feature_gates,
         well_known_labels=provider.well_known_labels,
         label_aliases=provider.label_aliases,

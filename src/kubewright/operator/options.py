@@ -5,6 +5,7 @@ with a clear text instead of silently meaning its default. Source: spec/scheduli
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
@@ -12,6 +13,7 @@ import msgspec
 
 from kubewright.api import duration, quantity
 from kubewright.errors import ConfigError
+from kubewright.operator import spread
 from kubewright.settings import FeatureGates, MinValuesPolicy, Packing, PreferencePolicy, Settings
 
 LOG_LEVELS = ("", "debug", "info", "error")
@@ -30,12 +32,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     leader_election: bool = True
     leader_election_name: str = "karpenter-leader-election"
     leader_election_namespace: str = ""
+    observability: bool = True
+    """Whether metrics of every pod, node and condition are kept."""
+    take_over: bool = False
+    """Whether to start although a Karpenter is scaled up or EKS Auto Mode manages nodes."""
+    shadow: bool = False
+    """Decide and write nothing."""
     log_level: str = "info"
     log_output_paths: str = "stdout"
     log_error_output_paths: str = "stderr"
     kubeconfig: str = ""
     """Path; "" for KUBECONFIG, the home directory, or in-cluster, in that order."""
     context: str = ""
+    record: str = ""
+    """Directory for a record of every pass; "" for none."""
+    record_files: int = 200
+    record_bytes: int = 256 * 2**20
+    """Of the directory together; the oldest records go."""
     provider: Mapping[str, str] = {}
     """Flags that are the provider's to read, by name."""
     warnings: tuple[str, ...] = ()
@@ -44,11 +57,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Flag(msgspec.Struct, frozen=True):
     name: str
-    record: str = ""
-    """Directory for a record of every pass; "" for none."""
-    record_files: int = 200
-    record_bytes: int = 256 * 2**20
-    """Of the directory together; the oldest records go."""
     read: Callable[[str], object]
     field: str = ""
     """Of Options, "settings.x" for one of Settings, "" for one that is known and means nothing here."""
@@ -95,14 +103,6 @@ def _positive(value: str) -> int:
     return number
 
 
-def _share(value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError(f"{value!r} is not a number") from None
-    if not 0 <= number < 1:
-        raise ValueError(f"{value!r} must be at least 0 and less than 1 (0.075 is 7.5 %)")
-    return number
 def _bytes(value: str) -> int:
     try:
         number = quantity.parse(value) // quantity.ONE
@@ -113,6 +113,14 @@ def _bytes(value: str) -> int:
     return number
 
 
+def _share(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number") from None
+    if not 0 <= number < 1:
+        raise ValueError(f"{value!r} must be at least 0 and less than 1 (0.075 is 7.5 %)")
+    return number
 
 
 def _duration(value: str) -> timedelta:
@@ -127,6 +135,11 @@ def _duration(value: str) -> timedelta:
 
 def _seconds_of_steps(value: str) -> int:
     return int(_duration(value).total_seconds() * STEPS_PER_S)
+
+
+def _scheduler_config(value: str) -> str:
+    spread.read(value)
+    return value
 
 
 def _one_of(*allowed: str) -> Callable[[str], str]:
@@ -172,6 +185,7 @@ FLAGS: Sequence[_Flag] = (
     _Flag("preference-policy", _preference, "settings.preference_policy"),
     _Flag("min-values-policy", _min_values, "settings.min_values_policy"),
     _Flag("ignore-dra-requests", _boolean, "settings.ignore_dra_requests", is_boolean=True),
+    _Flag("scheduler-config", _scheduler_config, "settings.scheduler_config"),
     _Flag("feature-gates", _gates, "settings.feature_gates"),
     _Flag("packing", _packing, "settings.packing"),
     _Flag("packing-budget", _seconds_of_steps, "settings.packing_steps"),
@@ -182,29 +196,25 @@ FLAGS: Sequence[_Flag] = (
     _Flag("disable-leader-election", _disabled, "leader_election", is_boolean=True),
     _Flag("leader-election-name", _text, "leader_election_name"),
     _Flag("leader-election-namespace", _text, "leader_election_namespace"),
+    _Flag("disable-cluster-state-observability", _disabled, "observability", is_boolean=True),
+    _Flag("take-over", _boolean, "take_over", is_boolean=True),
+    _Flag("shadow", _boolean, "shadow", is_boolean=True),
     _Flag("log-level", _one_of(*LOG_LEVELS), "log_level"),
     _Flag("log-output-paths", _text, "log_output_paths"),
     _Flag("log-error-output-paths", _text, "log_error_output_paths"),
+    _Flag("record", _text, "record"),
+    _Flag("record-files", _positive, "record_files"),
+    _Flag("record-bytes", _bytes, "record_bytes"),
     _Flag("kubeconfig", _text, "kubeconfig"),
     _Flag("context", _text, "context"),
     _Flag("karpenter-service", _text, why_ignored="there is no webhook to name a Service for"),
     _Flag("enable-profiling", _boolean, why_ignored="there is no pprof endpoint", is_boolean=True),
     _Flag("disable-controller-warmup", _boolean, why_ignored="a standby always keeps its caches warm", is_boolean=True),
-    _Flag(
-        "disable-cluster-state-observability",
-        _boolean,
-        why_ignored="metrics are only written when they are scraped",
-        is_boolean=True,
-    ),
     _Flag("memory-limit", _integer, why_ignored="it tunes Go's garbage collector; set the container's limit instead"),
     _Flag("cpu-requests", _integer, why_ignored="it scales Go's concurrency; nothing here depends on it"),
-    _Flag("scheduler-config", _text, why_ignored="kube-scheduler's default constraints are not read yet"),
 )
 PROVIDER = "provider"
 _PROVIDER_FLAGS = (
-    _Flag("record", _text, "record"),
-    _Flag("record-files", _positive, "record_files"),
-    _Flag("record-bytes", _bytes, "record_bytes"),
     "cluster-endpoint",
     "cluster-ca-bundle",
     "isolated-vpc",
@@ -238,7 +248,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         variable = flag.variable if flag.name not in _NOT_FROM_ENVIRONMENT else f"KUBEWRIGHT_{flag.variable}"
         if environment.get(variable):
             chosen[flag.name] = (f"environment variable {variable}", environment[variable])
-    warnings: list[str] = []
+    warnings = _unknown_variables(environment)
     for name, written in _flags(arguments, warnings):
         chosen[name] = (f"--{name}", written)
     values: dict[str, object] = {}
@@ -294,6 +304,23 @@ def _flags(arguments: Sequence[str], warnings: list[str]) -> list[tuple[str, str
         else:
             raise ConfigError(f"flag needs an argument: --{name}")
     return found
+
+
+def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables with our prefix that nothing reads. Those by which Kubernetes tells of a Service are nobody's mistake."""
+    known = sorted({*_ALSO_READ, *(f"{_PREFIX}{_BY_NAME[name].variable}" for name in _NOT_FROM_ENVIRONMENT)})
+    found = []
+    for name in sorted(environment):
+        if name.startswith(_PREFIX) and name not in known and not _SERVICE_LINK.search(name):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            found.append(f"environment variable {name} is not known and not heeded{hint}")
+    return found
+
+
+_PREFIX = "KUBEWRIGHT_"
+_ALSO_READ = frozenset({"KUBEWRIGHT_CLOUD", "KUBEWRIGHT_PYTHON", "KUBEWRIGHT_WITH_GO"})
+_SERVICE_LINK = re.compile(r"_(PORT|SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$")
 
 
 def _unknown_gates(where: str, text: str) -> list[str]:

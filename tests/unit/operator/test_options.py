@@ -3,9 +3,44 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from kubewright.clock import Clock
 from kubewright.errors import ConfigError
+from kubewright.operator.deciding import solver_settings
 from kubewright.operator.options import FLAGS, Options, parse
 from kubewright.settings import MinValuesPolicy, PreferencePolicy, Settings
+from kubewright.state.mirror import Mirror
+from tests.unit.state.test_mirror import Seller
+
+SPREAD = """
+podTopologySpread:
+  defaultConstraints:
+    - maxSkew: 1
+      topologyKey: topology.kubernetes.io/zone
+      whenUnsatisfiable: ScheduleAnyway
+"""
+
+
+def test_default_constraints_are_read_and_handed_to_the_solver():
+    settings = parse([], {"SCHEDULER_CONFIG": SPREAD}).settings
+    (found,) = solver_settings(settings, Seller()).default_constraints
+    assert (found.topology_key, found.max_skew, found.when_unsatisfiable) == ("topology.kubernetes.io/zone", 1, "ScheduleAnyway")
+    assert solver_settings(Settings(), Seller()).default_constraints == ()
+
+
+def test_services_are_watched_only_for_default_constraints():
+    """An installation without them has no right to list Services."""
+    watched = [
+        Mirror(None, Seller(), Clock(), settings).surroundings.keys()
+        for settings in (Settings(), Settings(scheduler_config=SPREAD))
+    ]
+    assert watched[1] - watched[0] == {"services"}
+
+
+def test_unknown_variables_of_ours_are_warned_about_but_not_those_by_which_kubernetes_tells_of_a_service():
+    links = {"KUBEWRIGHT_SERVICE_HOST": "10.0.0.1", "KUBEWRIGHT_SERVICE_PORT_HTTP_METRICS": "8080", "KUBEWRIGHT_PORT": "tcp://x"}
+    assert parse([], {**links, "KUBEWRIGHT_PORT_8080_TCP_ADDR": "10.0.0.1", "KUBEWRIGHT_CLOUD": "aws"}).warnings == ()
+    (warning,) = parse([], {**links, "KUBEWRIGHT_PACKNIG": "improve"}).warnings
+    assert "KUBEWRIGHT_PACKNIG is not known and not heeded; did you mean KUBEWRIGHT_PACKING?" in warning
 
 
 def test_nothing_given_is_the_references_defaults():
@@ -52,6 +87,21 @@ def test_policies_and_gates_are_read():
         (["--metrics-port"], {}, "flag needs an argument: --metrics-port"),
         (["run"], {}, "'run' is not a flag"),
         ([], {"VM_MEMORY_OVERHEAD_PERCENT": "7.5"}, "0.075 is 7.5 %"),
+        (
+            [],
+            {"SCHEDULER_CONFIG": "{podTopologySpread: {defaults: []}}"},
+            "SCHEDULER_CONFIG: podTopologySpread.defaults: there is no",
+        ),
+        (["--scheduler-config", SPREAD.replace("1", "0")], {}, "defaultConstraints[0].maxSkew: found 0; write a whole number"),
+        (["--scheduler-config", SPREAD.replace("zone", "zo ne")], {}, "defaultConstraints[0].topologyKey: found"),
+        (["--scheduler-config", SPREAD.replace("Anyway", "")], {}, "defaultConstraints[0].whenUnsatisfiable: found 'Schedule'"),
+        (["--scheduler-config", SPREAD + SPREAD[SPREAD.index("- max") - 4 :]], {}, "defaultConstraints[1]: topologyKey"),
+        (
+            ["--scheduler-config", SPREAD + "      labelSelector: {}"],
+            {},
+            "defaultConstraints[0].labelSelector: a default has none",
+        ),
+        (["--scheduler-config", "{"], {}, "it is not YAML"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_mend(arguments, environment, text):

@@ -1,0 +1,1 @@
+"""Getting into a cluster, and taking one over: manifests, and what would change there."""

@@ -3,6 +3,8 @@
 Source: spec/disruption 3.5, 6.9.
 """
 
+from msgspec.structs import replace
+
 from kubewright.api import labels
 from kubewright.catalogue.columns import table
 from kubewright.scheduling.refusal import Refusal
@@ -28,4 +30,7 @@ def template_claim(pool: Pool, problem: Problem) -> PlannedClaim | str:
     claim = OpenClaim(0, f"{name}-static", template.start)
     claim.rows = template.start.rows & template.columns.plain or template.start.rows
     made = finished(claim, well_known, strict=strict)
-    return f"NodePool {name} cannot meet its minValues" if isinstance(made, Refusal) else made
+    if isinstance(made, Refusal):
+        return f"NodePool {name} cannot meet its minValues"
+    # It asks for what the template says, not for what happens to be for sale now. Source: spec/scheduling 3.8.
+    return replace(made, requirements={key: template.written[key] for key in sorted(template.written)})

@@ -23,6 +23,7 @@ from kubewright.controllers.podtimes import PodTimes
 from kubewright.controllers.pools import Hydration, PoolCounter, PoolStatus
 from kubewright.controllers.provisioner import Ask, Decide, Provisioner, Say
 from kubewright.controllers.purchases import Purchases
+from kubewright.controllers.static import StaticDeprovisioning, StaticProvisioning
 from kubewright.errors import KubewrightError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.events import Recorder
@@ -84,6 +85,8 @@ class Operator:
             decides = keeper.noting(decides)
         self.provisioner = Provisioner(self.context, decides, ask or solver.ask, say or solver.say)
         self.disruption = Disruption(self.context, validation_delay=validation_delay)
+        gates = settings.feature_gates
+        static = StaticProvisioning(self.context, ask or solver.ask), StaticDeprovisioning(self.context)
         keyed = (
             PoolStatus(self.context),
             PoolCounter(self.context),
@@ -96,7 +99,8 @@ class Operator:
             Collection(self.context),
             Hydration(self.context),
             self.disruption,
-            *((OverlayStatus(self.context),) if settings.feature_gates.node_overlay else ()),
+            *((OverlayStatus(self.context),) if gates.node_overlay else ()),
+            *(static if gates.static_capacity else ()),
         )
         self._controllers: Sequence[Runs] = (*keyed, self.provisioner)
         for part in keyed:

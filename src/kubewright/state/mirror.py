@@ -259,6 +259,12 @@ class Mirror:
         found = self._states.get(provider_id)
         return None if found is None else found[1]
 
+    def claims_of(self, pool: NodePool) -> tuple[NodeClaim, ...]:
+        """Every NodeClaim of a pool, by name; those too that were created a moment ago and that no watch has shown yet."""
+        known: dict[str, NodeClaim] = {name: claim for name, (claim, _) in self._assumed.items()}
+        known |= self.node_claims.objects
+        return tuple(known[name] for name in sorted(known) if known[name].metadata.labels.get(labels.NODEPOOL) == pool.name)
+
     def pool_of(self, claim: NodeClaim) -> NodePool | None:
         return self.node_pools.get(claim.metadata.labels.get(labels.NODEPOOL, ""))
 

@@ -26,6 +26,7 @@ from kubewright.controllers.purchases import Purchases
 from kubewright.controllers.static import StaticDeprovisioning, StaticProvisioning
 from kubewright.errors import KubewrightError
 from kubewright.kube.client import KubeClient
+from kubewright.kube.controller import Controller, Singleton
 from kubewright.kube.events import Recorder
 from kubewright.kube.instruments import ControllerMetrics
 from kubewright.metrics import Registry
@@ -40,6 +41,11 @@ FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 1.0, 60.0
 
 class Runs(Protocol):
     async def run(self) -> None: ...
+
+
+class Keyed(Runs, Protocol):
+    @property
+    def controller(self) -> Controller | Singleton: ...
 
 
 class Operator:
@@ -85,8 +91,6 @@ class Operator:
             decides = keeper.noting(decides)
         self.provisioner = Provisioner(self.context, decides, ask or solver.ask, say or solver.say)
         self.disruption = Disruption(self.context, validation_delay=validation_delay)
-        gates = settings.feature_gates
-        static = StaticProvisioning(self.context, ask or solver.ask), StaticDeprovisioning(self.context)
         keyed = (
             PoolStatus(self.context),
             PoolCounter(self.context),
@@ -99,13 +103,22 @@ class Operator:
             Collection(self.context),
             Hydration(self.context),
             self.disruption,
-            *((OverlayStatus(self.context),) if gates.node_overlay else ()),
-            *(static if gates.static_capacity else ()),
         )
-        self._controllers: Sequence[Runs] = (*keyed, self.provisioner)
-        for part in keyed:
+        gated = self._gated(ask or solver.ask)
+        self._controllers: Sequence[Runs] = (*keyed, *gated, self.provisioner)
+        for part in (*keyed, *gated):
             part.controller.listen(ControllerMetrics(self.registry, part.controller.name, part.controller.workers))
         PodTimes(self.context)
+
+    def _gated(self, ask: Ask) -> Sequence[Keyed]:
+        """Controllers of alpha features that are on."""
+        gates = self.context.settings.feature_gates
+        found: list[Keyed] = []
+        if gates.node_overlay:
+            found.append(OverlayStatus(self.context))
+        if gates.static_capacity:
+            found += [StaticProvisioning(self.context, ask), StaticDeprovisioning(self.context)]
+        return found
 
     @property
     def ready_checks(self) -> Mapping[str, Callable[[], bool]]:

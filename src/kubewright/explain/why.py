@@ -3,12 +3,15 @@
 Pure: from a Problem and its Plan. Nothing here runs unless somebody asks.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from kubewright.api.core import Pod
-from kubewright.explain import edits
 from kubewright.explain import cost as costs
-from kubewright.explain.conflict import Prober, conflict
+from kubewright.explain import edits
+from kubewright.explain.conflict import Patience, Prober, conflict, further
+from kubewright.explain.constraints import Piece
 from kubewright.explain.fixes import fixes
 from kubewright.explain.narrowing import Narrowing, narrowings
 from kubewright.explain.notes import notes_on, pinned
@@ -17,6 +20,8 @@ from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.solver.problem import Plan, Problem
 
 _MOST_REASONS = 10
+BRIEF_PROBES = 40
+"""Solves for the one line of an event."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -33,6 +38,8 @@ class Explanation(msgspec.Struct, frozen=True):
     narrowings: tuple[Narrowing, ...] = ()
     conflict: tuple[Member, ...] = ()
     """A smallest set of constraints that cannot be met together; empty for placed pods."""
+    besides: tuple[tuple[Member, ...], ...] = ()
+    """Where no fix was found: what else is in the way, once one of the conflict's members is gone, and so on."""
     fixes: tuple[str, ...] = ()
     """Nearest first; each was solved again and lets the pod in."""
     reasons: tuple[str, ...] = ()
@@ -66,15 +73,35 @@ def explain(problem: Problem, plan: Plan, key: str) -> Explanation:
         return Explanation(key, "", (), reasons=told, notes=notes_on(problem, plan, pod, ""))
     prober = Prober(problem, key)
     members = conflict(prober)
+    mends = fixes(prober, members)
     return Explanation(
         key,
         "",
         stories,
-        tuple(Member(p.who, p.what) for p in members),
-        tuple(f.text for f in fixes(prober, members)),
+        _members(members),
+        () if mends else tuple(map(_members, further(prober, members))),
+        tuple(f.text for f in mends),
         told,
         notes_on(problem, plan, pod, ""),
     )
+
+
+def _members(pieces: Sequence[Piece]) -> tuple[Member, ...]:
+    return tuple(Member(p.who, p.what) for p in pieces)
+
+
+def brief(problem: Problem, plan: Plan, key: str) -> str:
+    """`short` of an unplaced pod's explanation for a fraction of its cost: the conflict and one fix, or none after few tries."""
+    pod = edits.pod_of(problem, key)
+    if host := pinned(problem, pod):
+        return host
+    refusals = plan.unplaced.get(key, ())
+    if any(r.because in (Because.UNSUPPORTED, Because.INVALID, Because.NO_POOL) for r in refusals):
+        return ""
+    prober = Prober(problem, key, Patience(BRIEF_PROBES))
+    members = conflict(prober)
+    mends = fixes(prober, members)
+    return short(Explanation(key, "", conflict=_members(members), fixes=tuple(f.text for f in mends[:1])))
 
 
 def explain_ignored(problem: Problem, pod: Pod, refusal: Refusal) -> Explanation:
@@ -93,6 +120,8 @@ def text(one: Explanation) -> str:
     if one.conflict:
         lines += ["", "These cannot be met together:" if len(one.conflict) > 1 else "This cannot be met:"]
         lines += [f"  - {m.who}: {m.what}" for m in one.conflict]
+    for members in one.besides:
+        lines += ["", "And besides:", *(f"  - {m.who}: {m.what}" for m in members)]
     if one.fixes:
         lines += ["", "Any one of these lets the pod in, the smallest change first:", *(f"  - {f}" for f in one.fixes)]
     if one.reasons and not one.conflict:

@@ -13,7 +13,7 @@ from kubewright.catalogue.columns import bits
 from kubewright.scheduling.host_ports import clash
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.solver.claims import OpenClaim, Reservations
-from kubewright.solver.classes import PodClass, Variant
+from kubewright.solver.classes import Ask, PodClass, Variant
 from kubewright.solver.filters import claim_may_pass, claim_passes, count_late
 from kubewright.solver.nodes import NodeTable
 from kubewright.solver.refusals import no_company, no_domain, no_room, one_fits, too_many_volumes, topology_refusal
@@ -161,14 +161,15 @@ class Engine:
             or (self._on_new(progress, variant, rules, leeway, most) if leeway.hosts.fresh else 0)
         )
 
-    def _on_nodes(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway, most: int) -> int:
+    def _on_nodes(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway, most: int, among: int = -1) -> int:
+        """`among` is a mask of the nodes that may be asked."""
         table = self.table
         if not table.every:
             return 0
         one, hosts = progress.one, leeway.hosts
         roomy = table.perhaps_roomy(progress.requests)
         for ask in variant.asks:
-            mask = table.allowed(ask) & roomy & hosts.nodes_only & ~hosts.nodes_never & ~progress.nodes_full
+            mask = among & table.allowed(ask) & roomy & hosts.nodes_only & ~hosts.nodes_never & ~progress.nodes_full
             for key, limit in leeway.limits.items():
                 if not mask:
                     break
@@ -240,23 +241,53 @@ class Engine:
                     mask |= members
             mask &= hosts.claims_only & ~hosts.claims_never & ~progress.claims_full.get(ask.id, 0)
             for index in self._in_order(mask):
-                claim = self.claims[index]
-                narrowed, options = open_to[claim.state]
-                if claim.port_clash(one.ports):
-                    progress.claims_full[ask.id] = progress.claims_full.get(ask.id, 0) | 1 << index
-                    continue
-                limit_here = host_room(rules.host, node=None, claim=index) if rules.host else None
-                wanted = most if limit_here is None else min(most, limit_here)
-                within = claim.rows & claim.template.free_of(one.ports) if one.ports else claim.rows
-                if one.drivers:
-                    within &= claim.attaching(one.drivers)
-                if rules.host:
-                    within &= rows_with_company(rules.host, claim.template.name, index)
-                placed = self._join(progress, claim, options, wanted, within)
+                narrowed, options = open_to[self.claims[index].state]
+                placed = self._onto(progress, self.claims[index], ask, rules, narrowed, options, most)
                 if placed:
                     return placed
-                if options == [narrowed] or not claim.rows_with(narrowed, progress.requests, 1, within):
-                    progress.claims_full[ask.id] = progress.claims_full.get(ask.id, 0) | 1 << index
+        return 0
+
+    def _onto(
+        self,
+        progress: Progress,
+        claim: OpenClaim,
+        ask: Ask,
+        rules: Rules,
+        narrowed: State,
+        options: Sequence[State],
+        most: int,
+    ) -> int:
+        """Put as many as fit on one open claim, in one of `options`, which `narrowed` leaves; how many that were."""
+        one = progress.one
+        bit = 1 << claim.index
+        if claim.port_clash(one.ports):
+            progress.claims_full[ask.id] = progress.claims_full.get(ask.id, 0) | bit
+            return 0
+        limit_here = host_room(rules.host, node=None, claim=claim.index) if rules.host else None
+        wanted = most if limit_here is None else min(most, limit_here)
+        within = claim.rows & claim.template.free_of(one.ports) if one.ports else claim.rows
+        if one.drivers:
+            within &= claim.attaching(one.drivers)
+        if rules.host:
+            within &= rows_with_company(rules.host, claim.template.name, claim.index)
+        placed = self._join(progress, claim, options, wanted, within)
+        if not placed and (options == [narrowed] or not claim.rows_with(narrowed, progress.requests, 1, within)):
+            progress.claims_full[ask.id] = progress.claims_full.get(ask.id, 0) | bit
+        return placed
+
+    def onto(self, progress: Progress, claim: OpenClaim, variant: Variant, leeway: Leeway, most: int) -> int:
+        """Put pods on this very claim, as far as every rule lets them; `packing` chooses claims itself."""
+        rules, hosts = variant.rules or NO_RULES, leeway.hosts
+        bit = 1 << claim.index
+        for ask in variant.asks:
+            if not bit & hosts.claims_only & ~hosts.claims_never & ~progress.claims_full.get(ask.id, 0):
+                continue
+            narrowed = claim.state.with_ask(ask)
+            if isinstance(narrowed, Refusal) or not narrowed.rows:
+                continue
+            options = narrowed.options(rules.pinned, leeway.limits, leeway.ranks) if rules.pinned else [narrowed]
+            if options and (placed := self._onto(progress, claim, ask, rules, narrowed, options, most)):
+                return placed
         return 0
 
     def _in_order(self, mask: int) -> Iterable[int]:

@@ -195,10 +195,15 @@ class Operator:
         self.registry.inc("karpenter_cloudprovider_errors_total", **labelled)
 
     def _observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
-        self.registry.observe(f"karpenter_{name}", value, **labels)
+        self.registry.observe(_prefixed(name), value, **labels)
 
     def _measure(self, name: str, value: float, labels: Mapping[str, str]) -> None:
-        self.registry.set(f"karpenter_{name}", value, **labels)
+        self.registry.set(_prefixed(name), value, **labels)
 
     def _count(self, name: str, labels: Mapping[str, str], amount: int) -> None:
-        self.registry.inc(f"karpenter_{name}", amount, **labels)
+        self.registry.inc(_prefixed(name), amount, **labels)
+
+
+def _prefixed(name: str) -> str:
+    """Metrics are Karpenter's, except for those of our own, which say so."""
+    return name if name.startswith("kubewright_") else f"karpenter_{name}"

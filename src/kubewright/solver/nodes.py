@@ -3,7 +3,7 @@
 Source: spec/scheduling 4.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -203,8 +203,9 @@ def is_daemon(pod: Pod) -> bool:
 class NodeTable:
     """Existing nodes in the order in which they are tried, with a mask per label value."""
 
-    def __init__(self, nodes: Sequence[ExistingNode]) -> None:
-        self.nodes = sorted(nodes, key=lambda n: (not initialized(n.source), n.name))
+    def __init__(self, nodes: Sequence[ExistingNode], order: Callable[[ExistingNode], tuple[object, ...]] | None = None) -> None:
+        """In the given order, else initialized ones first, then by name."""
+        self.nodes = sorted(nodes, key=order or (lambda n: (not initialized(n.source), n.name)))
         self.every = (1 << len(self.nodes)) - 1
         self._by_value: dict[str, dict[str, int]] = {}
         self._by_taints: dict[tuple[Taint, ...], int] = {}

@@ -36,6 +36,15 @@ class Levels:
         for level in range(before + 1, after + 1):
             self._masks[level] = self._masks.get(level, 0) | bit
 
+    def remove(self, place: int, pods: int) -> None:
+        """Take back what `add` was told."""
+        before = self.counts.pop(place)
+        after = before - pods
+        if after:
+            self.counts[place] = after
+        for level in range(after + 1, before + 1):
+            self._masks[level] &= ~(1 << place)
+
     def at_least(self, count: int) -> int:
         return self._masks.get(count, 0)
 

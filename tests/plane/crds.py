@@ -24,6 +24,11 @@ def kwok() -> list[Path]:
     return _files(_folder(*_KARPENTER) / "kwok/apis/crds")
 
 
+def kwok_instance_types() -> Path:
+    """What Karpenter's kwok provider sells unless it is told otherwise. Raises BuildFailed as `core` does."""
+    return _folder(*_KARPENTER) / "kwok/cloudprovider/instance_types.json"
+
+
 def aws() -> list[Path]:
     """EC2NodeClass, as a file. The AWS module also carries copies of the core kinds, which are left out.
 

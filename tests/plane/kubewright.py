@@ -12,13 +12,16 @@ fails the test that leaves the `with` block.
 
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.plane import crds
 from tests.plane.binaries import ROOT
 from tests.plane.karpenter import NODECLAIMS, NODEPOOLS
+from tests.plane.kwok_provider import EXAMPLE, python_path
 from tests.plane.plane import Plane
 from tests.plane.processes import Process, free_ports, wait_until
 
@@ -34,7 +37,8 @@ class Kubewright:
     """`kubewright run` as a process on a running plane, with the definitions it prints applied.
 
     `flags` and `env` are added to its own. The fake EC2 lives in the process; `state` is the file in which it is kept, so that
-    a process that was killed finds its machines again: without one, they die with it.
+    a process that was killed finds its machines again: without one, they die with it. With `cloud` "kwok" it runs with the
+    example of a third-party provider instead. `name` is that of its log, where several run.
     """
 
     def __init__(
@@ -47,13 +51,20 @@ class Kubewright:
         env: Mapping[str, str] | None = None,
         state: Path | None = None,
         program: Sequence[str] = PROGRAM,
+        cloud: str = "fake-ec2",
+        name: str = "kubewright",
     ) -> None:
         self._plane = plane
         self._program = program
-        self._flags = [
-            *("--cloud", "fake-ec2", f"--fake-launch-seconds={launch_s}", f"--fake-join-seconds={join_s}"),
+        self._cloud = cloud
+        self._name = name
+        fake = (
+            *(f"--fake-launch-seconds={launch_s}", f"--fake-join-seconds={join_s}", f"--fake-kubeconfig={plane.kubeconfig()}"),
             *((f"--fake-state={state}",) if state else ()),
-            *(f"--fake-kubeconfig={plane.kubeconfig()}", f"--cluster-name={CLUSTER}", "--disable-leader-election"),
+        )
+        self._flags = [
+            *(f"--cloud={cloud}", f"--cluster-name={CLUSTER}", "--disable-leader-election"),
+            *(fake if cloud == "fake-ec2" else ()),
             *flags,
         ]
         self._env = dict(env or {})
@@ -80,6 +91,9 @@ class Kubewright:
         """Apply what it needs and return when it is ready. Raises ProgramFailed if it does not become so."""
         apply_crds(self._plane)
         apply_rights(self._plane)
+        if self._cloud == "kwok":
+            self._plane.apply(*crds.kwok(), EXAMPLE / "rights.yaml")
+            self._env.setdefault("PYTHONPATH", python_path(self._plane.directory / "installed"))
         self._denied = denied(self._plane)
         self._kubeconfig = self._plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
         metrics, self._health = free_ports(2)
@@ -87,8 +101,14 @@ class Kubewright:
         ports = (f"--metrics-port={metrics}", f"--health-probe-port={self._health}")
         argv = [*self._program, "run", f"--kubeconfig={self._kubeconfig}", *self._flags, *ports]
         env = {"PYTHONPATH": str(ROOT / "src"), **self._env}
-        self.process = self._plane.spawn("kubewright", argv, env=env)
+        self.process = self._plane.spawn(self._name, argv, env=env)
         self._wait_ready()
+
+    def page(self, path: str = "/metrics") -> str:
+        """What it serves on its metrics port. Raises OSError if it does not answer."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(self.metrics_url.removesuffix("/metrics") + path, timeout=30) as response:
+            return str(response.read(), "utf-8")
 
     def restart(self) -> None:
         """Start it again after it ended or was killed; returns when it is ready."""

@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from kubewright.cli import stock
-from kubewright.errors import ConfigError
 
 if TYPE_CHECKING:
     from kubewright.clock import Clock
@@ -83,7 +82,7 @@ def _default(field: str) -> str:
     show_envvar=True,
     default="aws",
     show_default=True,
-    help="aws, or fake-ec2: a pretend EC2 in this process, whose Nodes kwok keeps alive.",
+    help="aws; fake-ec2, a pretend EC2 in this process, whose Nodes kwok keeps alive; or the name of a third party's provider.",
 )
 @click.option(
     "--fake-launch-seconds", default=15.0, show_default=True, help="fake-ec2 only: from the launch call to a running machine."
@@ -141,6 +140,8 @@ def command(
 def _maker(  # type: ignore[no-untyped-def]  # noqa: ANN202
     cloud: str, options: "Options", launch_s: float, join_s: float, state: Path | None, kubeconfig: str, known: "Catalogue"
 ):
+    from kubewright.cloud import plugins  # noqa: PLC0415 (so that --help is quick)
+
     if cloud == "fake-ec2":
         from kubewright.sim.plane import fake_ec2  # noqa: PLC0415
 
@@ -149,7 +150,10 @@ def _maker(  # type: ignore[no-untyped-def]  # noqa: ANN202
         )
     if cloud == "aws":
         return lambda client, clock: _aws(client, clock, options, known)
-    raise ConfigError(f"--cloud: found {cloud!r}; write aws or fake-ec2")
+    make = plugins.find(cloud, ("aws", "fake-ec2"))
+    return lambda client, clock: make(
+        plugins.Startup(client=client, clock=clock, settings=options.settings, environment=dict(os.environ))
+    )
 
 
 async def _aws(client: "KubeClient", clock: "Clock", options: "Options", known: "Catalogue") -> "CloudProvider":

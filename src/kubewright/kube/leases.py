@@ -8,7 +8,8 @@ Source: the rules (not the code) of client-go leaderelection; the default times 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -17,7 +18,7 @@ from kubewright.api.core import Lease, LeaseSpec
 from kubewright.api.meta import ObjectMeta
 from kubewright.clock import Clock
 from kubewright.errors import AlreadyExists, Conflict, KubeError, KubewrightError, NotFound
-from kubewright.kube.client import KubeClient, MergePatch
+from kubewright.kube.client import EventType, KubeClient, MergePatch
 
 LEASE_DURATION = timedelta(seconds=15)
 RENEW_DEADLINE = timedelta(seconds=10)
@@ -100,9 +101,19 @@ class LeaderElector:
             await self.release()
 
     async def acquire(self) -> None:
-        """Return when the Lease is ours."""
+        """Return when the Lease is ours. It is asked about every `retry_period`, and at once when its holder lets go of it."""
+        freed = asyncio.Event()
+        watcher = asyncio.create_task(self._watch(freed), name=f"watch lease {self._name}")
+        try:
+            await self._acquire(freed)
+        finally:
+            watcher.cancel()
+            await asyncio.wait([watcher])
+
+    async def _acquire(self, freed: asyncio.Event) -> None:
         waiting_for = None
         while True:
+            freed.clear()
             try:
                 if await self._try(self._renew_deadline):
                     self._log.info("became leader")
@@ -112,6 +123,31 @@ class LeaderElector:
                     self._log.info("waiting for the lease", holder=waiting_for)
             except (KubeError, TimeoutError) as error:
                 self._log.warning("lease cannot be taken now", error=str(error) or "timed out")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._retry_period.total_seconds()):
+                    await freed.wait()
+
+    async def _watch(self, freed: asyncio.Event) -> None:
+        """Set `freed` when somebody lets go of the Lease. Only haste depends on it: whatever fails, `_acquire` asks anyway."""
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = (await self._client.get(Lease, self._name, self._namespace)).metadata.resource_version
+                watch = self._client.watch(
+                    Lease, self._namespace, resource_version=version, fields=f"metadata.name={self._name}"
+                )
+                try:
+                    async for event in watch:
+                        version = event.object.metadata.resource_version
+                        mine = event.type is not EventType.BOOKMARK and event.object.name == self._name
+                        if mine and (event.type is EventType.DELETED or not event.object.spec.holder_identity):
+                            freed.set()
+                finally:
+                    if isinstance(watch, AsyncGenerator):
+                        await watch.aclose()
+            except KubeError:
+                version = ""
             await asyncio.sleep(self._retry_period.total_seconds())
 
     async def release(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import Protocol
 
 import structlog
@@ -14,9 +13,10 @@ from kubewright.controllers.ages import Collection, Expiration
 from kubewright.controllers.claims import ClaimLifecycle
 from kubewright.controllers.consolidation import DisruptionConditions
 from kubewright.controllers.context import Context
-from kubewright.controllers.disruption import VALIDATION_DELAY, Disruption
+from kubewright.controllers.disruption import Disruption
 from kubewright.controllers.evictions import EvictionQueue
 from kubewright.controllers.nodes import NodeTermination
+from kubewright.controllers.orders import OrderQueue
 from kubewright.controllers.overlays import OverlayStatus
 from kubewright.controllers.podevents import PodEvents
 from kubewright.controllers.podtimes import PodTimes
@@ -31,12 +31,15 @@ from kubewright.kube.events import Recorder
 from kubewright.kube.instruments import ControllerMetrics
 from kubewright.metrics import Registry
 from kubewright.operator import deciding
+from kubewright.operator.disrupting import Disrupter
 from kubewright.records.keeper import Keeper
 from kubewright.settings import Settings
 from kubewright.state.mirror import Mirror
 
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 1.0, 60.0
 """Between two starts of a part of the provider that fails in ways it should not."""
+WARM_EVERY_S = 30.0
+"""Between two looks of a standby at what the provider sells."""
 
 
 class Runs(Protocol):
@@ -63,7 +66,6 @@ class Operator:
         clock: Clock,
         *,
         registry: Registry | None = None,
-        validation_delay: timedelta = VALIDATION_DELAY,
         decide: Decide | None = None,
         ask: Ask | None = None,
         say: Say | None = None,
@@ -90,7 +92,9 @@ class Operator:
         if keeper is not None:
             decides = keeper.noting(decides)
         self.provisioner = Provisioner(self.context, decides, ask or solver.ask, say or solver.say)
-        self.disruption = Disruption(self.context, validation_delay=validation_delay)
+        self.orders = OrderQueue(self.context)
+        disrupter = Disrupter(settings, provider)
+        self.disruption = Disruption(self.context, self.orders, disrupter.look, disrupter.confirm)
         keyed = (
             PoolStatus(self.context),
             PoolCounter(self.context),
@@ -136,6 +140,7 @@ class Operator:
             ExceptionGroup: some part failed in a way that it cannot go on from; the others have been stopped.
         """
         await self.mirror.wait_synced()
+        self.orders.recover()  # before anybody plans: what was under way is under way again
         self._log.info("the mirror is complete, starting to act", provider=self._provider.name)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._recorder.run(), name="events")
@@ -152,8 +157,15 @@ class Operator:
             tasks.create_task(self.watch(), name="mirror")
             tasks.create_task(self.act(), name="controllers")
 
-    async def lead(self, led_by: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> None:
+    async def lead(
+        self,
+        led_by: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]],
+        *,
+        first: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """Watch always, act only while elected: `led_by` calls what it is given when this process leads, and cancels it after.
+
+        A standby keeps its caches warm, what the provider sells included. `first` is awaited each time before acting.
 
         Raises:
             LeaseLost: as `led_by` does.
@@ -162,14 +174,30 @@ class Operator:
         try:
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(self.watch(), name="mirror")
+                warming = tasks.create_task(self._keep_warm(), name="instance types")
+
+                async def act() -> None:
+                    warming.cancel()
+                    if first is not None:
+                        await first()
+                    await self.act()
+
                 try:
-                    await led_by(self.act)
+                    await led_by(act)
                 finally:
                     watching.cancel()
+                    warming.cancel()
         except BaseExceptionGroup as group:
             if len(group.exceptions) == 1 and isinstance(group.exceptions[0], KubewrightError):
                 raise group.exceptions[0] from None
             raise
+
+    async def _keep_warm(self) -> None:
+        """Ask for instance types now and then, so that a standby that takes over can plan at once."""
+        await self.mirror.wait_synced()
+        while True:
+            await self.mirror.refresh_pools()
+            await asyncio.sleep(WARM_EVERY_S)
 
     async def _keep_running(self, part: Background) -> None:
         """A provider may be anybody's: a part of it that fails is started again later, and the operator goes on without it."""

@@ -20,6 +20,7 @@ from kubewright.kube.instruments import ClientMetrics
 from kubewright.kube.leases import LeaderElector
 from kubewright.metrics import Registry
 from kubewright.metrics.server import serve
+from kubewright.operator.neighbours import look_out
 from kubewright.operator.operator import Operator
 from kubewright.operator.options import Options
 from kubewright.records.directory import Directory
@@ -34,7 +35,7 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
     """Run an operator on the cluster that `options` names, until SIGTERM or SIGINT, or until the lease is lost.
 
     Raises:
-        ConfigError: the kubeconfig, a port or the provider's settings are not usable.
+        ConfigError: the kubeconfig, a port or the provider's settings are not usable, or somebody else manages machines there.
         LeaseLost: another process leads now; start anew.
     """
     log = structlog.get_logger("kubewright.operator")
@@ -47,6 +48,9 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
     client = HttpClient(connection, qps=options.kube_client_qps, burst=options.kube_client_burst, hooks=hooks)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(client.close)
+        wary = not options.take_over and not options.shadow
+        if wary:
+            await look_out(client)
         provider = await make_provider(client, clock)
         stack.push_async_callback(provider.close)
         operator = Operator(client, provider, options.settings, clock, registry=registry, keeper=_keeper(options, clock))
@@ -58,7 +62,11 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
                 health_port=options.health_probe_port,
             )
         )
-        work = operator.run() if not options.leader_election else operator.lead(_leading(options, client, clock, registry))
+        if options.leader_election:
+            leading = _leading(options, client, clock, registry)
+            work = operator.lead(leading, first=(lambda: look_out(client)) if wary else None)
+        else:
+            work = operator.run()
         await until_signalled(work)
 
 

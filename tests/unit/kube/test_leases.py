@@ -1,6 +1,7 @@
 """At most one leads, whatever clocks, servers and candidates do; in virtual time."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -45,6 +46,62 @@ class Doors:
             return await getattr(self._client, verb)(*args, **kwargs)
 
         return call
+
+    async def watch(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        await asyncio.sleep(0.01)
+        async for event in self._client.watch(*args, **kwargs):
+            if self.shut:
+                raise ServerUnavailable(0, "NoAnswer", "no route to host")
+            yield event
+
+
+def test_a_standby_that_watches_takes_over_at_once_when_the_lease_is_handed_on() -> None:
+    async def main() -> None:
+        client = MemoryClient()
+        started: dict[str, float] = {}
+
+        async def lead(name: str) -> None:
+            started[name] = now()
+            await asyncio.sleep(3600)
+
+        first = asyncio.create_task(elector(client, "a").run(lambda: lead("a")))
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(elector(client, "b").run(lambda: lead("b")))
+        await asyncio.sleep(100.5)
+        ended = now()
+        first.cancel()
+        await asyncio.wait([first])
+        await asyncio.sleep(0.2)
+        assert started["b"] - ended <= 0.1
+        second.cancel()
+        await asyncio.wait([second])
+
+    run(main())
+
+
+def test_after_a_crash_the_standby_leads_within_twenty_seconds() -> None:
+    async def main() -> None:
+        client = MemoryClient()
+        doors = Doors(client)
+        started: dict[str, float] = {}
+
+        async def lead(name: str) -> None:
+            started[name] = now()
+            await asyncio.sleep(3600)
+
+        first = asyncio.create_task(elector(doors, "a").run(lambda: lead("a")))
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(elector(client, "b").run(lambda: lead("b")))
+        await asyncio.sleep(100.5)
+        doors.shut = True  # what a killed process does to its lease: nothing
+        crashed = now()
+        await asyncio.sleep(20)
+        assert 15 - 2 <= started["b"] - crashed <= 20
+        for task in (first, second):
+            task.cancel()
+        await asyncio.wait([first, second])
+
+    run(main())
 
 
 def test_the_first_leads_and_the_second_takes_over_within_two_seconds_of_a_clean_end() -> None:

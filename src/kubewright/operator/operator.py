@@ -110,7 +110,8 @@ class Operator:
         )
         gated = self._gated(ask or solver.ask)
         self._controllers: Sequence[Runs] = (*keyed, *gated, self.provisioner)
-        for part in (*keyed, *gated):
+        listened: Sequence[Keyed] = (*keyed, *gated)
+        for part in listened:
             part.controller.listen(ControllerMetrics(self.registry, part.controller.name, part.controller.workers))
         PodTimes(self.context)
 

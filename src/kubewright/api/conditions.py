@@ -74,6 +74,20 @@ def set_condition(
     return _ordered(current, kinds)
 
 
+def set_plain(
+    conditions: Sequence[Condition],
+    kind: str,
+    status: str,
+    reason: str,
+    message: str = "",
+    *,
+    meta: ObjectMeta,
+    now: datetime,
+) -> tuple[Condition, ...]:
+    """`conditions` after `kind` was set, on an object that has no root condition."""
+    return tuple(_put(list(conditions), kind, status, reason, message, meta=meta, now=now))
+
+
 def clear_condition(conditions: Sequence[Condition], kind: str, *, kinds: ConditionSet) -> tuple[Condition, ...]:
     """`conditions` without `kind`, sorted by type as the reference leaves them; unchanged if it was not there.
 

@@ -273,6 +273,11 @@ class PodTemplateSpec(Wire, frozen=True, kw_only=True):
     spec: PodSpec = PodSpec()
 
 
+class PodTemplate(Object, frozen=True, kw_only=True):
+    RESOURCE: ClassVar[Resource] = Resource("", "v1", "PodTemplate", "podtemplates", True)
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
+
+
 class WorkloadSpec(Wire, frozen=True, kw_only=True):
     """What Deployment, ReplicaSet, StatefulSet and DaemonSet share."""
 

@@ -5,7 +5,7 @@ import click
 
 @click.command("crds", short_help="Print the CRDs to install, as YAML.")
 def command() -> None:
-    """Print the CRDs (NodePool, NodeClaim, NodeOverlay, EC2NodeClass) as YAML, ready for `kubectl apply -f -`.
+    """Print the CRDs (NodePool, NodeClaim, NodeOverlay, CapacityBuffer, EC2NodeClass) as YAML, ready for `kubectl apply -f -`.
 
     They accept, default and refuse what Karpenter 1.14's own do, so a cluster that has those needs nothing.
     """

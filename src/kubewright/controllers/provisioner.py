@@ -5,7 +5,7 @@ Source: spec/scheduling 1.3, 1.4, 1.9, 3.9.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
 import structlog
@@ -32,6 +32,7 @@ FAILED_SCHEDULING_WINDOW = timedelta(minutes=5)
 
 Decide = Callable[[Problem], Plan]
 Ask = Callable[[Snapshot], tuple[Problem, Mapping[str, tuple[Refusal, ...]]]]
+Passed = Callable[[Problem, Problem, Plan], Awaitable[None]]
 Say = Callable[[str, tuple[Refusal, ...]], str]
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubewright.api.core import Pod, PodSpec, Toleration
-from kubewright.api.labels import HOSTNAME
+from kubewright.api.labels import BUFFER_POD, HOSTNAME
 from kubewright.api.quantity import Resources
 from kubewright.scheduling.host_ports import HostPort, host_ports
 from kubewright.scheduling.refusal import Refusal
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kubewright.solver.topology import Group, Rules
 
 NO_SPREAD = 1 << 31
+BUFFER_PRIORITY = -(1 << 31)
+"""Of pods that stand in for CapacityBuffers. Source: spec/scheduling 9.2."""
 _EPOCH = datetime.min.replace(tzinfo=UTC)
 
 
@@ -70,6 +72,7 @@ class PodClass:
         "refusal",
         "requests",
         "spec",
+        "stands_in",
         "variants",
     )
 
@@ -88,6 +91,8 @@ class PodClass:
         """CSI driver → claims that take one of its attachment slots."""
         self.priority = first.spec.priority or 0
         self.oldest = _queue_order(first)
+        self.stands_in = stands_in(first)
+        """Whether its pods stand in for a CapacityBuffer: they take only what all real pods leave."""
         self.variants: list[Variant] = []
         self.counted_in: tuple[Group, ...] = ()
         """Topology groups in which a placed pod of this class counts."""
@@ -128,6 +133,8 @@ def group(pods: Iterable[Pod]) -> list[PodClass]:
             seen = (meta.namespace, meta.labels, replace(spec, node_name=""), pod.status.container_statuses)
         if spec.volumes and any(v.ephemeral is not None for v in spec.volumes):
             seen = (*seen, meta.name)
+        if stands_in(pod):
+            seen = (*seen, BUFFER_POD)
         key = encode(seen)
         members = found.get(key)
         if members is None:
@@ -141,14 +148,19 @@ def group(pods: Iterable[Pod]) -> list[PodClass]:
     return classes
 
 
+def stands_in(pod: Pod) -> bool:
+    """Whether the pod is a CapacityBuffer's, which will never come."""
+    return pod.spec.priority == BUFFER_PRIORITY and pod.metadata.annotations.get(BUFFER_POD) == "true"
+
+
 def by_size(one: PodClass) -> tuple[object, ...]:
     cpu, memory = one.size
-    return (-cpu, -memory, one.oldest)
+    return (one.stands_in, -cpu, -memory, one.oldest)
 
 
 def by_priority(one: PodClass) -> tuple[object, ...]:
     """The order for a second try, where limits or dry offerings left pods out."""
-    return (-one.priority, *by_size(one))
+    return (one.stands_in, -one.priority, *by_size(one))
 
 
 def by_constraint(one: PodClass) -> tuple[object, ...]:
@@ -156,14 +168,14 @@ def by_constraint(one: PodClass) -> tuple[object, ...]:
     bound = any(v.rules is not None and v.rules.any for v in one.variants)
     last = one.variants[-1].rules if one.variants else None
     hard = len(last.host) + sum(len(keyed) for _, keyed in last.keyed) if last is not None else 0
-    return (-hard, not bound, *by_size(one))
+    return (one.stands_in, -hard, not bound, *by_size(one))
 
 
 def by_tightness(one: PodClass) -> tuple[object, ...]:
     """The order for another try, where topology left pods out: the narrowest spread over domains first."""
     hard = [c for c in one.spec.topology_spread_constraints if c.when_unsatisfiable == "DoNotSchedule"]
     narrowest = min((c.max_skew for c in hard if c.topology_key != HOSTNAME), default=NO_SPREAD)
-    return (narrowest, *by_size(one))
+    return (one.stands_in, narrowest, *by_size(one))
 
 
 def add_variants(

@@ -42,6 +42,8 @@ class StateNode(msgspec.Struct, frozen=True):
     marked_for_deletion: bool = False
     """An explicit mark, or what 4.3 derives from the objects."""
     nominated_until: datetime | None = None
+    virtual_pods: int = 0
+    """Pods of CapacityBuffers that the last pass counted on its room: it is not empty, though nothing runs there."""
 
 
 class Pool(msgspec.Struct, frozen=True):
@@ -83,6 +85,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     surroundings: Surroundings = Surroundings()
     silent: tuple[str, ...] = ()
     """Kinds whose watch has said nothing for too long, by name: nothing is disrupted on what they last said."""
+    virtual: tuple[Pod, ...] = ()
+    """Pods that stand in for CapacityBuffers, by key: they ask for room and never come."""
 
 
 class SolverSettings(msgspec.Struct, frozen=True):

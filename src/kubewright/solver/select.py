@@ -58,6 +58,9 @@ def select(snapshot: Snapshot, settings: SolverSettings) -> Selection:
     leaving = tuple(place for place in snapshot.nodes if is_leaving(place))
     for place in leaving:
         chosen += [pod for pod in place.pods if must_move(pod, around.budgets, snapshot.now)]
+    # What stands in for a CapacityBuffer need not be valid or provisionable; a real pod of the same name goes before it.
+    real = {pod.key for pod in chosen}
+    chosen += [pod for pod in snapshot.virtual if pod.key not in real]
     chosen.sort(key=lambda pod: pod.key)
     problem = Problem(snapshot.now, tuple(chosen), staying, snapshot.pools, around, settings, leaving)
     return Selection(problem, dict(sorted(ignored.items())))

@@ -39,6 +39,7 @@ from kubewright.lifecycle import nodes, pods, state
 from kubewright.lifecycle.pools import NodeClassState
 from kubewright.settings import Settings
 from kubewright.solver.problem import Pool, Snapshot, StateNode, Surroundings
+from kubewright.state.buffers import Buffers
 from kubewright.state.correcting import Correcting
 
 ASSUMED_FOR = timedelta(seconds=15)
@@ -94,6 +95,13 @@ class Mirror:
         }
         self.node_overlays = Informer(client, NodeOverlay) if gates.node_overlay else None
         self.correcting = Correcting(provider)
+        self.buffers = (
+            Buffers(client, self.surroundings["replica_sets"], self.surroundings["stateful_sets"])
+            if gates.capacity_buffer
+            else None
+        )
+        self._virtual: Mapping[str, int] = {}
+        """Identity → virtual pods of CapacityBuffers that the last pass put there."""
         self._kinds = frozenset((k.group, k.kind) for k in provider.node_class_kinds)
         self._bound: dict[str, dict[str, Pod]] = {}
         """Node name → its pods that are not terminal, by key."""
@@ -131,6 +139,7 @@ class Mirror:
             self.attachments,
             *self.surroundings.values(),
             *((self.node_overlays,) if self.node_overlays is not None else ()),
+            *(self.buffers.informers if self.buffers is not None else ()),
         )
 
     async def run(self) -> None:
@@ -198,7 +207,8 @@ class Mirror:
         for name, informer in self.surroundings.items():
             if name not in self._sorted:
                 self._sorted[name] = _by_key(informer.objects)
-        return Snapshot(now, self._sorted_nodes, self._sorted_pods, self._pools, Surroundings(**self._sorted))
+        virtual = self.buffers.pods if self.buffers is not None else ()
+        return Snapshot(now, self._sorted_nodes, self._sorted_pods, self._pools, Surroundings(**self._sorted), virtual=virtual)
 
     async def refresh_pools(self) -> tuple[Pool, ...]:
         """Ask the provider what each managed NodePool can buy now; the answers stand, corrected, in later snapshots, by name."""
@@ -277,13 +287,25 @@ class Mirror:
 
     def nominate(self, name: str, until: datetime) -> None:
         """Note that pods are expected on a node, so that nobody disrupts it; `name` is a Node's or an in-flight NodeClaim's."""
-        identity = self._identity.get(name)
-        if identity is None:
-            claim = self.node_claims.get(name)
-            identity = claim.status.provider_id if claim is not None else ""
+        identity = self._identity_of(name)
         if identity:
             self._nominated[identity] = until
             self._stale.add(identity)
+
+    def _identity_of(self, name: str) -> str:
+        """Of a Node, or of a NodeClaim that has no Node yet; "" if there is none of the name."""
+        found = self._identity.get(name)
+        if found is not None:
+            return found
+        claim = self.node_claims.get(name)
+        return claim.status.provider_id if claim is not None else ""
+
+    def put_virtual(self, counts: Mapping[str, int]) -> None:
+        """Note how many virtual pods the last pass put on each node or in-flight NodeClaim, by name; all others have none."""
+        fresh = {self._identity_of(name): count for name, count in counts.items() if count}
+        fresh.pop("", None)
+        self._stale |= {i for i in {**fresh, **self._virtual} if fresh.get(i) != self._virtual.get(i)}
+        self._virtual = fresh
 
     def mark(self, provider_ids: Iterable[str]) -> None:
         """Treat these machines as going, from the moment a command decided it."""
@@ -389,9 +411,10 @@ class Mirror:
         if claim is None and (node is None or not is_known(node)):
             return None
         on = _by_key(self._bound.get(node.name, {})) if node is not None else ()
-        known = StateNode(node, claim, on, False, self._nominated.get(identity))
+        virtual = self._virtual.get(identity, 0)
+        known = StateNode(node, claim, on, False, self._nominated.get(identity), virtual)
         if identity in self._marked or state.is_going(known):
-            return StateNode(node, claim, on, True, known.nominated_until)
+            return StateNode(node, claim, on, True, known.nominated_until, virtual)
         return known
 
 

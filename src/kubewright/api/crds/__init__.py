@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from kubewright.api.crds.capacitybuffer import CAPACITY_BUFFER
 from kubewright.api.crds.ec2nodeclass import EC2_NODE_CLASS
 from kubewright.api.crds.nodeclaim import NODE_CLAIM
 from kubewright.api.crds.nodeoverlay import NODE_OVERLAY
@@ -31,7 +32,7 @@ def _wire(node: Any, found: dict[tuple[str, str], Rule]) -> Any:
 _found: dict[tuple[str, str], Rule] = {}
 
 CRDS: Mapping[str, dict[str, Any]] = {
-    crd["metadata"]["name"]: _wire(crd, _found) for crd in (EC2_NODE_CLASS, NODE_CLAIM, NODE_OVERLAY, NODE_POOL)
+    crd["metadata"]["name"]: _wire(crd, _found) for crd in (CAPACITY_BUFFER, EC2_NODE_CLASS, NODE_CLAIM, NODE_OVERLAY, NODE_POOL)
 }
 """`plural.group` → CustomResourceDefinition as the API server takes it. Shared; do not change."""
 

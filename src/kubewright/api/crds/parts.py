@@ -174,9 +174,11 @@ def crd(
     version: str = "v1",
     short_names: Sequence[str] = (),
     scale: Mapping[str, str] | None = None,
+    category: str = "karpenter",
+    namespaced: bool = False,
 ) -> Node:
     names: Node = {
-        "categories": ["karpenter"],
+        "categories": [category],
         "kind": kind,
         "listKind": kind + "List",
         "plural": plural,
@@ -199,7 +201,7 @@ def crd(
         "spec": {
             "group": group,
             "names": names,
-            "scope": "Cluster",
+            "scope": "Namespaced" if namespaced else "Cluster",
             "versions": [
                 {
                     "name": version,

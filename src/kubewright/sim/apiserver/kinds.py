@@ -32,7 +32,6 @@ _NOT_SERVED = {
     # nothing here reads them
     "CSIStorageCapacity",
     "IPAddress",
-    "PodTemplate",
     "ReplicationController",
     "ServiceCIDR",
     "VolumeAttributesClass",

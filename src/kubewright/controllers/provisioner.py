@@ -32,7 +32,7 @@ FAILED_SCHEDULING_WINDOW = timedelta(minutes=5)
 
 Decide = Callable[[Problem], Plan]
 Ask = Callable[[Snapshot], tuple[Problem, Mapping[str, tuple[Refusal, ...]]]]
-Passed = Callable[[Problem, Problem, Plan], Awaitable[None]]
+Passed = Callable[[Snapshot, Plan], Awaitable[None]]
 Say = Callable[[str, tuple[Refusal, ...]], str]
 
 
@@ -46,6 +46,8 @@ class Provisioner:
         self._ask = ask
         self._say = say
         self._batcher = Batcher(context.settings.batch_idle_duration, context.settings.batch_max_duration)
+        self.passed: Passed | None = None
+        """Called after each pass, before anything is bought."""
         self._claims_changed = asyncio.Event()
         self._usable = asyncio.Event()
         self._in_flight = context.purchases.in_flight
@@ -58,6 +60,10 @@ class Provisioner:
         context.mirror.nodes.subscribe(self._node_changed)
         context.mirror.node_claims.subscribe(self._claim_changed)
         context.mirror.node_pools.subscribe(self._pool_changed)
+
+    def trigger(self, who: str) -> None:
+        """Ask for a pass; `who` has a reason that no pod's event tells."""
+        self._batcher.trigger(who)
 
     async def run(self) -> None:
         """Batch, wait until every machine under way is known, pass; until cancelled."""
@@ -111,6 +117,8 @@ class Provisioner:
         self._on.actor.measure("scheduler_ignored_pods_count", len(ignored), {})
         await self._tell_failures(waiting, ignored)
         if not problem.pods:
+            if self.passed is not None:
+                await self.passed(snapshot, Plan())
             self._trigger_later(bool(ignored))
             return Plan()
         # In a thread, so that leases and watches go on; a virtual loop runs it inline.
@@ -122,8 +130,10 @@ class Provisioner:
         self._tell_cost(plan)
         self._on.actor.measure("scheduler_unschedulable_pods_count", len(plan.unplaced), {"controller": "provisioner"})
         await self._tell_failures(waiting, plan.unplaced)
-        await self._nominate(plan, waiting)
+        await self._nominate(plan, waiting, {pod.key for pod in snapshot.virtual})
         planned_from = {p.node_pool.name: p.node_pool for p in snapshot.pools}
+        if self.passed is not None:
+            await self.passed(snapshot, plan)
         async with asyncio.TaskGroup() as tasks:
             for name, planned in self._named(plan, snapshot):
                 buying = self._buy(name, planned, planned_from[planned.node_pool], waiting)
@@ -188,9 +198,11 @@ class Provisioner:
         if made is not None:
             self._on.purchases.tell_nominations((waiting.get(key) for key in planned.pods), f"nodeclaim/{name}")
 
-    async def _nominate(self, plan: Plan, waiting: dict[str, Pod]) -> None:
+    async def _nominate(self, plan: Plan, waiting: dict[str, Pod], virtual: set[str]) -> None:
         until = self._on.clock.now() + max(2 * self._on.settings.batch_max_duration, timedelta(seconds=10))
         for name in sorted(plan.existing):
+            if not any(key in waiting or key not in virtual for key in plan.existing[name]):
+                continue  # nobody will come there for the sake of a CapacityBuffer
             self._on.mirror.nominate(name, until)
             node = self._on.mirror.nodes.get(name)
             claim = self._on.mirror.claim_of(node) if node is not None else self._on.mirror.node_claims.get(name)

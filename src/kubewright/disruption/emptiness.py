@@ -38,6 +38,7 @@ def should_disrupt(candidate: Candidate) -> bool:
         candidate.pool.spec.replicas is None
         and duration.parse_nillable(candidate.pool.spec.disruption.consolidate_after) is not None
         and candidate.is_empty
+        and not candidate.known.virtual_pods
         and claims.is_set(candidate.claim, claims.CONSOLIDATABLE)
     )
 

@@ -1,8 +1,9 @@
 """CapacityBuffers: what each stands for, the pods that stand in for it, and what its status says.
 
 A virtual pod is one of a buffer's pods as a scheduling pass sees it: it asks for room like any other and never exists.
-Source: spec/scheduling 9.2. Differs on purpose: virtual pods count as Pending, and as the least important of all they take only the
-room that real pods leave; the reference lets large ones take the room of small real ones, which then get machines of their own.
+Source: spec/scheduling 9.2. Differs on purpose: virtual pods count as Pending, and as the least important of all they take only
+the room that real pods leave; the reference lets large ones take the room of small real ones, which then get machines of their
+own.
 """
 
 from collections.abc import Callable, Mapping
@@ -93,9 +94,7 @@ def virtual_pods(buffer: CapacityBuffer, found: Resolved) -> tuple[Pod, ...]:
     name, spec = buffer.name, _without_volumes(with_limits_as_requests(found.template.spec))
     spec = replace(spec, node_name="", priority=BUFFER_PRIORITY)
     notes = {labels.BUFFER_POD: "true", labels.BUFFER_NAME: name, labels.BUFFER_NAMESPACE: buffer.namespace}
-    status = PodStatus(
-        phase="Pending", conditions=(Condition(type="PodScheduled", status="False", reason="Unschedulable"),)
-    )
+    status = PodStatus(phase="Pending", conditions=(Condition(type="PodScheduled", status="False", reason="Unschedulable"),))
     return tuple(
         Pod(
             metadata=ObjectMeta(

@@ -10,6 +10,7 @@ from kubewright.clock import Clock
 from kubewright.cloud.provider import Background, CloudProvider, HeedsCorrections, background
 from kubewright.controllers.actor import Actor
 from kubewright.controllers.ages import Collection, Expiration
+from kubewright.controllers.buffers import BufferStatus
 from kubewright.controllers.claims import ClaimLifecycle
 from kubewright.controllers.consolidation import DisruptionConditions
 from kubewright.controllers.context import Context
@@ -123,6 +124,10 @@ class Operator:
             found.append(OverlayStatus(self.context))
         if gates.static_capacity:
             found += [StaticProvisioning(self.context, ask), StaticDeprovisioning(self.context)]
+        if gates.capacity_buffer:
+            buffers = BufferStatus(self.context, self.provisioner.trigger)
+            self.provisioner.passed = buffers.passed
+            found.append(buffers)
         return found
 
     @property

@@ -331,7 +331,6 @@ def _unknown_gates(where: str, text: str) -> list[str]:
 
 _UNSUPPORTED = {
     "node_repair": "unhealthy nodes are not replaced",
-    "capacity_buffer": "CapacityBuffers are not read",
     "spot_to_spot_consolidation": "nodes are not consolidated",
 }
 

@@ -25,7 +25,8 @@ class Buffers:
             "StatefulSet": stateful_sets,
         }
         self._pods: tuple[Pod, ...] | None = None
-        for informer in (self.objects, self.templates, *self._workloads.values()):
+        watched: Sequence[Informer[Any]] = (self.objects, self.templates, *self._workloads.values())
+        for informer in watched:
             informer.subscribe(self._forget)
 
     @property

@@ -19,6 +19,13 @@ KINDS = {
     "NodeClaim": "nodeclaims.karpenter.sh",
     "EC2NodeClass": "ec2nodeclasses.karpenter.k8s.aws",
     "NodeOverlay": "nodeoverlays.karpenter.sh",
+    "CapacityBuffer": "capacitybuffers.autoscaling.x-k8s.io",
+}
+CAPACITY_BUFFER: dict[str, Any] = {
+    "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+    "kind": "CapacityBuffer",
+    "metadata": {"name": "base", "namespace": "default"},
+    "spec": {"podTemplateRef": {"name": "shape"}, "replicas": 1, "limits": {"cpu": "1"}, "provisioningStrategy": "x"},
 }
 NODE_OVERLAY: dict[str, Any] = {
     "apiVersion": "karpenter.sh/v1alpha1",
@@ -47,6 +54,12 @@ SPECS: dict[str, list[dict[str, Any]]] = {
         {"requirements": [{"key": "a", "operator": operator} | values]}
         for operator in ("In", "NotIn", "Gt", "Exists")
         for values in ({}, {"values": []}, {"values": ["1"]}, {"values": ["1", "2"]})
+    ],
+    "CapacityBuffer": [
+        template | workload | size
+        for template in ({}, {"podTemplateRef": {"name": "shape"}})
+        for workload in ({}, {"scalableRef": {"kind": "Deployment", "name": "web"}})
+        for size in ({}, {"replicas": 1}, {"limits": {"cpu": "1"}}, {"percentage": 5})
     ],
     "EC2NodeClass": [
         EC2_NODE_CLASS["spec"] | {"placementGroupSelector": selector}
@@ -87,7 +100,7 @@ def nodes(value: Any, old: Any, node: schema.Schema, path: str) -> Iterator[tupl
 def collect() -> dict[tuple[str, str], list[Case]]:
     """Values of the right types for every rule, taken from mutants, each once."""
     found: dict[tuple[str, str], dict[bytes, Case]] = {key: {} for key in crds.RULES}
-    for base, seed in ((NODE_POOL, 1), (NODE_CLAIM, 2), (EC2_NODE_CLASS, 3), (NODE_OVERLAY, 4)):
+    for base, seed in ((NODE_POOL, 1), (NODE_CLAIM, 2), (EC2_NODE_CLASS, 3), (NODE_OVERLAY, 4), (CAPACITY_BUFFER, 5)):
         root = crds.schema_of(KINDS[base["kind"]])
         special = [base | {"spec": spec} for spec in SPECS.get(base["kind"], [])]
         for new in [*special, *(mutant.new for mutant in mutants(base, 600, seed))]:

@@ -32,7 +32,6 @@ FAILED_SCHEDULING_WINDOW = timedelta(minutes=5)
 
 Decide = Callable[[Problem], Plan]
 Ask = Callable[[Snapshot], tuple[Problem, Mapping[str, tuple[Refusal, ...]]]]
-Passed = Callable[[Snapshot, Plan], Awaitable[None]]
 Say = Callable[[str, tuple[Refusal, ...]], str]
 
 
@@ -46,7 +45,7 @@ class Provisioner:
         self._ask = ask
         self._say = say
         self._batcher = Batcher(context.settings.batch_idle_duration, context.settings.batch_max_duration)
-        self.passed: Passed | None = None
+        self.passed: Callable[[Snapshot, Plan], Awaitable[None]] | None = None
         """Called after each pass, before anything is bought."""
         self._claims_changed = asyncio.Event()
         self._usable = asyncio.Event()
@@ -130,7 +129,7 @@ class Provisioner:
         self._tell_cost(plan)
         self._on.actor.measure("scheduler_unschedulable_pods_count", len(plan.unplaced), {"controller": "provisioner"})
         await self._tell_failures(waiting, plan.unplaced)
-        await self._nominate(plan, waiting, {pod.key for pod in snapshot.virtual})
+        await self._nominate(plan, waiting)
         planned_from = {p.node_pool.name: p.node_pool for p in snapshot.pools}
         if self.passed is not None:
             await self.passed(snapshot, plan)
@@ -198,11 +197,11 @@ class Provisioner:
         if made is not None:
             self._on.purchases.tell_nominations((waiting.get(key) for key in planned.pods), f"nodeclaim/{name}")
 
-    async def _nominate(self, plan: Plan, waiting: dict[str, Pod], virtual: set[str]) -> None:
+    async def _nominate(self, plan: Plan, waiting: dict[str, Pod]) -> None:
         until = self._on.clock.now() + max(2 * self._on.settings.batch_max_duration, timedelta(seconds=10))
         for name in sorted(plan.existing):
-            if not any(key in waiting or key not in virtual for key in plan.existing[name]):
-                continue  # nobody will come there for the sake of a CapacityBuffer
+            if self._only_room_is_kept(plan.existing[name]):
+                continue
             self._on.mirror.nominate(name, until)
             node = self._on.mirror.nodes.get(name)
             claim = self._on.mirror.claim_of(node) if node is not None else self._on.mirror.node_claims.get(name)
@@ -227,6 +226,11 @@ class Provisioner:
                     FAILED_SCHEDULING_WINDOW,
                 )
             )
+
+    def _only_room_is_kept(self, keys: tuple[str, ...]) -> bool:
+        """Whether all of these pods stand in for CapacityBuffers, so that nobody will come."""
+        known = self._on.mirror.buffers
+        return known is not None and {pod.key for pod in known.pods}.issuperset(keys)
 
     # --- what wakes it ---------------------------------------------------------------------------------------------------
 

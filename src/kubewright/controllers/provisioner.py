@@ -197,6 +197,11 @@ class Provisioner:
         if made is not None:
             self._on.purchases.tell_nominations((waiting.get(key) for key in planned.pods), f"nodeclaim/{name}")
 
+    def _only_room_is_kept(self, keys: tuple[str, ...]) -> bool:
+        """Whether all of these pods stand in for CapacityBuffers, so that nobody will come."""
+        known = self._on.mirror.buffers
+        return known is not None and {pod.key for pod in known.pods}.issuperset(keys)
+
     async def _nominate(self, plan: Plan, waiting: dict[str, Pod]) -> None:
         until = self._on.clock.now() + max(2 * self._on.settings.batch_max_duration, timedelta(seconds=10))
         for name in sorted(plan.existing):
@@ -226,11 +231,6 @@ class Provisioner:
                     FAILED_SCHEDULING_WINDOW,
                 )
             )
-
-    def _only_room_is_kept(self, keys: tuple[str, ...]) -> bool:
-        """Whether all of these pods stand in for CapacityBuffers, so that nobody will come."""
-        known = self._on.mirror.buffers
-        return known is not None and {pod.key for pod in known.pods}.issuperset(keys)
 
     # --- what wakes it ---------------------------------------------------------------------------------------------------
 

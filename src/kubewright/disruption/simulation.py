@@ -18,7 +18,6 @@ from kubewright.catalogue.types import InstanceType
 from kubewright.disruption.candidates import Candidate
 from kubewright.lifecycle import state
 from kubewright.scheduling.refusal import Refusal
-from kubewright.solver.classes import stands_in
 from kubewright.solver.problem import Plan, PlannedClaim, Problem, Snapshot, SolverSettings, StateNode
 from kubewright.solver.select import select
 from kubewright.solver.solve import solve
@@ -51,8 +50,6 @@ class Simulation:
         self.nodes = background.nodes
         self.asked = 0
         """Problems solved."""
-        self._standing_in: dict[str, tuple[Pod, ...]] = {}
-        """providerID → pods of CapacityBuffers that the background put there; they move with the rest."""
         self.bought: tuple[PlannedClaim, ...] = ()
         """What the background needs bought."""
         if background.pods:
@@ -70,8 +67,7 @@ class Simulation:
         out = {c.provider_id for c in going}
         staying = tuple(n for n in self.nodes if state.provider_id(n) not in out)
         leaving = tuple(n for n in self.nodes if state.provider_id(n) in out)
-        movers = (p for c in going for p in (*c.movers, *self._standing_in.get(c.provider_id, ())))
-        moving = sorted(movers if pods is None else pods, key=lambda p: p.key)
+        moving = sorted((p for c in going for p in c.movers) if pods is None else pods, key=lambda p: p.key)
         around = self.snapshot
         return Problem(
             around.now, tuple(moving), staying, around.pools, around.surroundings, self.settings, (*self.leaving, *leaving)
@@ -98,8 +94,6 @@ class Simulation:
         nodes: list[StateNode] = []
         for node in background.nodes:
             coming = plan.existing.get(state.name(node), ())
-            if standing_in := tuple(by_key[k] for k in coming if stands_in(by_key[k])):
-                self._standing_in[state.provider_id(node)] = standing_in
             if coming:
                 node = replace(node, pods=tuple(sorted((*node.pods, *(by_key[k] for k in coming)), key=lambda p: p.key)))  # noqa: PLW2901
             nodes.append(node)

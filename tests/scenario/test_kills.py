@@ -4,7 +4,7 @@ import pytest
 
 from kubewright.sim.faults import Kill, Process, Side, at_every_write, kills
 from tests.conftest import FOUND
-from tests.scenario.world import World, budget, deployment, node_class, play, pool
+from tests.scenario.world import World, budget, deployment, is_clean, node_class, play, pool, relabel
 
 
 def life(process: Process, restart_after_s: float = 5.0) -> None:
@@ -23,6 +23,40 @@ def life(process: Process, restart_after_s: float = 5.0) -> None:
     play(story, process=process)
 
 
+def exchange(process: Process) -> None:
+    """Two drifted machines are replaced, both at once; writes from before they drift were `life`'s."""
+
+    async def story(world: World) -> None:
+        world.apply(node_class(), pool(), budget(maxUnavailable=1), deployment(replicas=6))
+        await world.until_running(6, within_s=600)
+        await world.sleep(60)
+        old = {c["metadata"]["name"] for c in world.claims()}
+        assert len(old) == 2
+        process.mark()
+        relabel(world)
+        least = 6
+
+        def done() -> bool:
+            nonlocal least
+            least = min(least, len(world.running("web")))
+            return not old & {c["metadata"]["name"] for c in world.claims()}
+
+        await world.until(done, 1800, "the old machines are gone")
+        await world.until(lambda: len(world.running("web")) == 6 and settled(world) and is_clean(world), 900)
+        assert least >= 5, "the pods' budget held"
+        assert len(world.claims()) == len(world.cloud.alive()) == 2, "no orphan"
+        assert world.cloud.sold() == 4, "one new machine for each, none twice"
+        assert all(c["metadata"]["labels"].get("team") == "blue" for c in world.claims())
+
+    play(story, process=process)
+
+
+def telling(alive: Process, kill: Kill, side: Side) -> bool:
+    """Not those at events, which change nothing: what stands before one stands after it, too."""
+    passed = alive.writes if side is Side.BEFORE else alive.landed
+    return kill.side is side and " Event " not in passed[kill.write - 1]
+
+
 def settled(world: World) -> bool:
     return not [c for c in world.claims() if "deletionTimestamp" in c["metadata"]]
 
@@ -36,6 +70,19 @@ def test_an_operator_killed_at_any_write_is_finished_by_the_next(side, record_pr
     )
     assert not failed
     assert len(outcomes) > 100
+
+
+@pytest.mark.parametrize("side", Side)
+def test_a_replacement_cut_short_at_any_write_is_finished_by_the_next(side, record_property):
+    outcomes = at_every_write(
+        exchange, chosen=lambda alive: [k for k in kills(alive, since_mark=True) if telling(alive, k, side)]
+    )
+    failed = [o for o in outcomes if o.problem]
+    record_property(
+        FOUND, f"replacements cut short {side} every write, and finished: {len(outcomes) - len(failed)} of {len(outcomes)}"
+    )
+    assert not failed
+    assert len(outcomes) > 50
 
 
 @pytest.mark.parametrize("side", Side)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.scenario.cloud import Cloud
 
 Item = dict[str, Any]
 NODE_POOL, NODE_CLAIM = ("karpenter.sh/v1", "NodePool"), ("karpenter.sh/v1", "NodeClaim")
+ORDER = "kubewright.sh/disruption-order"
 POD, NODE, EVENT = ("v1", "Pod"), ("v1", "Node"), ("v1", "Event")
 
 
@@ -252,6 +253,31 @@ def taints(node: Item) -> set[str]:
 
 def when(text: str) -> datetime:
     return datetime.fromisoformat(text)
+
+
+def relabel(world: World, value: str = "blue", name: str = "general") -> None:
+    """A change of the template: every machine of the pool drifts."""
+    world.patch(NODE_POOL, name, {"spec": {"template": {"metadata": {"labels": {"team": value}}}}})
+
+
+def names(things: Iterable[Item]) -> set[str]:
+    return {t["metadata"]["name"] for t in things}
+
+
+def ordered(world: World) -> list[str]:
+    """NodeClaims that stay for now and have an order on them."""
+    return [
+        c["metadata"]["name"]
+        for c in world.claims()
+        if ORDER in c["metadata"].get("annotations", {}) and "deletionTimestamp" not in c["metadata"]
+    ]
+
+
+def is_clean(world: World) -> bool:
+    """No mark of a disruption anywhere."""
+    return not ordered(world) and not any(
+        "karpenter.sh/disrupted" in taints(n) for n in world.nodes() if "deletionTimestamp" not in n["metadata"]
+    )
 
 
 SECOND = timedelta(seconds=1)

@@ -1,6 +1,7 @@
 """What every controller is given."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.clock import Clock
@@ -47,3 +48,8 @@ class Context:
     settings: Settings
     purchases: Purchases
     healths: Healths = field(default_factory=Healths)
+
+    @property
+    def nominated_for(self) -> timedelta:
+        """How long pods are expected on a node they were planned for. Source: spec/disruption 7.3."""
+        return max(2 * self.settings.batch_max_duration, timedelta(seconds=10))

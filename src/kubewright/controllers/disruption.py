@@ -1,193 +1,233 @@
-"""disruption: finds nodes that should go, thinks twice, and sees each decision through.
+"""disruption: looks for nodes that should go, thinks twice where that is due, and hands what holds to the order queue.
 
-One command at a time is being thought over. Nothing here must survive a restart: a command that was not carried out is found
-again, and the marks of one that was half begun are taken off. Source: spec/disruption 1.1, 3.10, 3.11.
+The decisions are `disruption.decide` and `disruption.validate`. Commands that are being thought over are only remembered: after a
+restart they are found again. Source: spec/disruption 1.1, 3.10.
 """
 
+import asyncio
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+import msgspec
 import structlog
 
 from kubewright.api import labels
-from kubewright.api.karpenter import NodeClaim
+from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers.context import Context
-from kubewright.disruption import emptiness, marking
-from kubewright.disruption.budgets import Usage
-from kubewright.disruption.candidates import Candidate
+from kubewright.controllers.orders import OrderQueue
+from kubewright.disruption import marking
 from kubewright.disruption.commands import Command
+from kubewright.disruption.decisions import Decisions
+from kubewright.disruption.memory import Memory
+from kubewright.disruption.reasons import Reason
+from kubewright.disruption.validation import Rejected
 from kubewright.errors import Conflict, NotFound
 from kubewright.kube.controller import Singleton
-from kubewright.lifecycle import claims, nodes, state
-from kubewright.lifecycle.disrupted import disrupted
-from kubewright.lifecycle.effects import Count, Delete, EventKind, Publish
+from kubewright.lifecycle import claims, nodes, orders, state
+from kubewright.lifecycle.effects import Count, EventKind, Publish, sooner
 from kubewright.solver.problem import Snapshot
 
 POLL = timedelta(seconds=10)
 UNSYNCED_POLL = timedelta(seconds=1)
-VALIDATION_DELAY = timedelta(seconds=15)
-"""How long a command is thought over before it is begun: pods that were about to come, come. Source: spec/disruption 3.10."""
+SOON = timedelta(seconds=1)
+"""After something was found: there may be more."""
 POOL_BUDGET_WINDOW = timedelta(minutes=1)
-NO_USAGE = Usage()
+UNCONSOLIDATABLE_WINDOW = timedelta(minutes=15)
+BLOCKED_WINDOW = timedelta(minutes=2)
+
+Look = Callable[[Snapshot, Memory], Decisions]
+Confirm = Callable[[Command, Snapshot, Memory], Command | Rejected]
 
 
 class Disruption:
     """One step looks around once; it is called again when something is due."""
 
-    def __init__(self, context: Context, *, validation_delay: timedelta = VALIDATION_DELAY) -> None:
+    def __init__(self, context: Context, queue: OrderQueue, look: Look, confirm: Confirm) -> None:
+        """`look` finds commands, `confirm` judges one again just before it is begun."""
         self._on = context
-        self._delay = validation_delay
-        self._pending: Command | None = None
+        self._queue = queue
+        self._look = look
+        self._confirm = confirm
+        self._pending: list[Command] = []
+        self._memory = Memory()
         self._log = structlog.get_logger("kubewright.disruption")
+        self.last: Decisions | None = None
+        """What the last look found, and why the rest stays."""
         self.controller = Singleton("disruption", self.step, max_delay=timedelta(seconds=10))
         context.mirror.node_claims.subscribe(self._claim_changed)
 
     async def run(self) -> None:
+        none = ({"consolidation_type": kind} for kind in ("multi", "single"))
+        await self._on.actor.act(tuple(Count("voluntary_disruption_consolidation_timeouts_total", n, 0) for n in none))
         await self.controller.run()
 
     async def step(self) -> timedelta:
         now = self._on.clock.now()
+        self._queue.recover()
         if self._on.mirror.unlaunched(now):
             return UNSYNCED_POLL
         if silent := self._on.mirror.silent():
             # What looks empty may have been filled meanwhile. A command that waits is looked at again when the watches speak.
             self._log.warning("nothing is disrupted while watches are silent", kinds=silent)
             return POLL
-        if self._pending is not None:
-            due = self._pending.created + self._delay
-            if now < due:
-                return due - now
-            command, self._pending = self._pending, None
-            await self._on.mirror.refresh_pools()
-            return await self._carry_on(command, self._on.mirror.snapshot(now))
         await self._on.mirror.refresh_pools()
-        snapshot = self._on.mirror.snapshot(now)
-        await self._clean_up(snapshot)
-        found = emptiness.find(snapshot)
-        self._measure(found)
-        self._tell_blocked(found)
+        await self._clean_up(self._on.mirror.snapshot(now))
+        begun = await self._begin_what_is_due()
+        if begun and self._on.mirror.unlaunched(self._on.clock.now()):
+            return UNSYNCED_POLL
+        found = await self._look_around()
+        due = min((c.due for c in self._pending), default=None)
+        until_due = None if due is None else max(due - self._on.clock.now(), timedelta())
+        again = sooner(SOON if found.commands else POLL, until_due)
+        assert again is not None
+        return again
+
+    # --- thinking twice --------------------------------------------------------------------------------------------------
+
+    async def _begin_what_is_due(self) -> bool:
+        """Judge every command again whose time has come, and begin those that hold; whether there was any."""
+        now = self._on.clock.now()
+        due = [c for c in self._pending if c.due <= now]
+        begun = False
+        for command in due:
+            snapshot = self._on.mirror.snapshot(now)
+            judged = await asyncio.to_thread(self._confirm, command, snapshot, self._remembered(snapshot))
+            self._pending.remove(command)
+            if isinstance(judged, Rejected):
+                await self._reject(command, judged)
+                continue
+            if fallen := len(command.candidates) - len(judged.candidates):
+                await self._count_failed(command, fallen)
+            await self._begin(judged, snapshot)
+            begun = True
+        return begun
+
+    async def _begin(self, command: Command, snapshot: Snapshot) -> None:
+        await self._queue.begin(command, _pools(snapshot))
+
+    async def _reject(self, command: Command, why: Rejected) -> None:
+        self._log.info("the nodes are needed after all", command=str(command), category=why.category, why=why.text)
+        await self._count_failed(command, len(command.candidates))
+        if command.method and command.reason is not Reason.EMPTY:
+            self._tell(command, "ConsolidationRejected", f"{command}, {why.category}: {why.text}")
+
+    async def _count_failed(self, command: Command, nodes_fallen: int) -> None:
+        labelled = {"consolidation_type": command.method}
+        await self._on.actor.act((Count("voluntary_disruption_failed_validations_total", labelled, nodes_fallen),))
+
+    # --- looking around --------------------------------------------------------------------------------------------------
+
+    async def _look_around(self) -> Decisions:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        snapshot = self._on.mirror.snapshot(self._on.clock.now())
+        # In a thread, so that leases, watches and orders go on; a virtual loop runs it inline.
+        found = await asyncio.to_thread(self._look, snapshot, self._remembered(snapshot))
+        self.last, self._memory = found, found.memory
+        self._measure(found, loop.time() - began)
+        self._tell_stays(found, snapshot)
         self._tell_budgets(found, snapshot)
-        if found.command is None:
-            return POLL
-        self._pending = found.command
-        self._log.info("found nodes to disrupt, looking again before acting", command=str(found.command))
-        return self._delay
+        if found.out_of_steps:
+            labelled = {"consolidation_type": "multi"}
+            await self._on.actor.act((Count("voluntary_disruption_consolidation_timeouts_total", labelled),))
+        for command in found.commands:
+            if command.delay > timedelta():
+                self._log.info("found nodes to disrupt, looking again before acting", command=str(command))
+                self._pending.append(command)
+                if command.reason is not Reason.EMPTY:
+                    self._tell(command, "ConsolidationCandidate", str(command))
+            else:
+                await self._begin(command, snapshot)
+        return found
 
-    async def _carry_on(self, command: Command, snapshot: Snapshot) -> timedelta:
-        confirmed = emptiness.confirm(command, snapshot)
-        fallen = len(command.candidates) - (0 if confirmed is None else len(confirmed.candidates))
-        if fallen:
-            failed = Count("voluntary_disruption_failed_validations_total", {"consolidation_type": command.method}, fallen)
-            await self._on.actor.act((failed,))
-        if confirmed is None:
-            self._log.info("the nodes are needed after all", command=str(command))
-            return timedelta()
-        await self._start(confirmed)
-        return timedelta()
-
-    async def _start(self, command: Command) -> None:
-        """Mark, then delete: a pure delete goes on with those that could be marked."""
-        self._log.info("disrupting node(s)", command=str(command))
-        going = [c for c in command.candidates if await self._mark(c, command)]
-        self._on.mirror.mark(c.provider_id for c in going)
-        decided = {
-            "decision": command.decision.value,
-            "reason": command.reason.metric,
-            "consolidation_type": command.method,
+    def _remembered(self, snapshot: Snapshot) -> Memory:
+        """What deciding must know that no object says: who is spoken for, and whose machines do not join."""
+        thought_over = {c.provider_id for command in self._pending for c in command.candidates}
+        backing_off = {
+            state.provider_id(n) for n in snapshot.nodes if n.claim is not None and orders.is_held(n.claim, snapshot.now)
         }
-        await self._on.actor.act((Count("voluntary_disruption_decisions_total", decided),))
-        for name in sorted({c.pool.name for c in going}):
-            by_pool = Count("voluntary_disruption_decisions_by_nodepool_total", {**decided, "nodepool": name})
-            await self._on.actor.act((by_pool,))
-        for candidate in going:
-            await self._end(candidate, command)
-
-    async def _mark(self, candidate: Candidate, command: Command) -> bool:
-        """Taint the Node, then say on the NodeClaim why. False if it changed since it was read: it is judged anew next time."""
-        assert candidate.known.node is not None
-        try:
-            await self._on.actor.update(candidate.known.node, marking.tainted(candidate.known.node))
-            marked = marking.with_reason(candidate.claim, command.reason, self._on.clock.now())
-            await self._on.actor.update(candidate.claim, marked)
-        except (Conflict, NotFound) as error:
-            self._log.info("a node changed while it was being marked", node=candidate.name, error=str(error))
-            return False
-        return True
-
-    async def _end(self, candidate: Candidate, command: Command) -> None:
-        told = f"Disrupting Node: {command.reason.value}"
-        claim, node = candidate.claim, candidate.known.node
-        assert node is not None
-        metric = command.reason.metric
-        await self._on.actor.act(
-            (
-                Publish(node, EventKind.NORMAL, "DisruptionTerminating", told, (node.metadata.uid, command.reason.value)),
-                Publish(
-                    claim,
-                    EventKind.NORMAL,
-                    "DisruptionTerminating",
-                    f"Disrupting NodeClaim: {command.reason.value}",
-                    (claim.metadata.uid, command.reason.value),
-                ),
-                Delete(claim),
-                disrupted(claim, metric),
-                disrupted(claim, metric, pods=len(candidate.reschedulable)),
-            )
+        failed = {p.node_pool.name: self._on.healths.of(p.node_pool).failed_in_a_row for p in snapshot.pools}
+        return msgspec.structs.replace(
+            self._memory,
+            queued=self._queue.in_hand() | thought_over | backing_off,
+            failed_joins={name: count for name, count in failed.items() if count},
         )
 
     async def _clean_up(self, snapshot: Snapshot) -> None:
-        """Take back marks that no command stands behind: those of an operator that was stopped in the middle."""
+        """Take off marks that no order stands behind; the next time, where somebody changed the node just now."""
+        in_hand = self._queue.in_hand()
         for known in snapshot.nodes:
-            if known.marked_for_deletion or known.node is None or known.claim is None:
+            if known.marked_for_deletion or known.node is None or known.claim is None or state.provider_id(known) in in_hand:
                 continue
-            if nodes.has_taint(known.node, labels.DISRUPTED_TAINT) and known.node.metadata.deletion_timestamp is None:
-                self._log.info("taking off the taint of a disruption that was not carried out", node=known.node.name)
-                await self._on.actor.update(known.node, marking.untainted(known.node))
-            if state.is_initialized(known):
-                await self._on.actor.update(known.claim, claims.without_condition(known.claim, claims.DISRUPTION_REASON))
+            try:
+                if nodes.has_taint(known.node, labels.DISRUPTED_TAINT) and known.node.metadata.deletion_timestamp is None:
+                    self._log.info("taking off the taint of a disruption that was not carried out", node=known.node.name)
+                    await self._on.actor.update(known.node, marking.untainted(known.node))
+                if state.is_initialized(known):
+                    await self._on.actor.update(known.claim, claims.without_condition(known.claim, claims.DISRUPTION_REASON))
+            except (Conflict, NotFound) as error:
+                self._log.debug("a mark was not taken off yet", node=known.node.name, error=str(error))
 
-    def _measure(self, found: emptiness.Found) -> None:
-        measure, reason = self._on.actor.measure, found.budgets.reason
-        measure("voluntary_disruption_eligible_nodes", found.eligible, {"reason": reason.metric})
-        for name, allowed in found.budgets.allowed.items():
-            labelled = {"nodepool": name, "reason": reason.value}
-            measure("nodepools_allowed_disruptions", allowed, labelled)
-            measure("nodepools_nodes_consuming_budgets", found.budgets.used.get(name, NO_USAGE).disrupting, labelled)
+    # --- telling ---------------------------------------------------------------------------------------------------------
 
-    def _tell_blocked(self, found: emptiness.Found) -> None:
-        """Why a node stays, on it and on its NodeClaim; the recorder keeps repeats away."""
-        for blocked in found.blocked:
-            if blocked.tell:
-                for about in (blocked.known.node, blocked.known.claim):
+    def _measure(self, found: Decisions, took_s: float) -> None:
+        measure = self._on.actor.measure
+        # One look asks every method in turn until one finds something: its time is told for the last that was asked.
+        last = found.commands[0] if found.commands else None
+        kind = (last.reason.metric, last.method) if last is not None else (Reason.UNDERUTILIZED.metric, "multi")
+        labelled = {"reason": kind[0], "consolidation_type": kind[1]}
+        self._on.actor.observe("voluntary_disruption_decision_evaluation_duration_seconds", took_s, labelled)
+        for reason, count in sorted(found.eligible.items()):
+            measure("voluntary_disruption_eligible_nodes", count, {"reason": reason.lower()})
+        for budget in found.budgets:
+            for name, allowed in sorted(budget.allowed.items()):
+                of_pool = {"nodepool": name, "reason": budget.reason.value}
+                measure("nodepools_allowed_disruptions", allowed, of_pool)
+                used = budget.used.get(name)
+                measure("nodepools_nodes_consuming_budgets", used.disrupting if used is not None else 0, of_pool)
+
+    def _tell_stays(self, found: Decisions, snapshot: Snapshot) -> None:
+        """Why nodes stay, on them and on their NodeClaims; the recorder keeps repeats away."""
+        for known in snapshot.nodes:
+            for stay in found.stays.get(state.name(known), ()):
+                if not stay.event:
+                    continue
+                window = UNCONSOLIDATABLE_WINDOW if stay.event == "Unconsolidatable" else BLOCKED_WINDOW
+                for about in (known.node, known.claim):
                     if about is not None:
-                        told = Publish(
-                            about, EventKind.NORMAL, "DisruptionBlocked", blocked.why, (about.metadata.uid, blocked.why)
-                        )
+                        told = Publish(about, EventKind.NORMAL, stay.event, stay.text, (about.metadata.uid, stay.text), window)
                         self._on.actor.publish(told)
 
-    def _tell_budgets(self, found: emptiness.Found, snapshot: Snapshot) -> None:
-        for name, problem in sorted(found.budgets.problems.items()):
-            self._log.error(
-                "a disruption budget cannot be read; nothing is disrupted in its NodePool", nodepool=name, error=problem
-            )
-        by_name = {p.node_pool.name: p.node_pool for p in snapshot.pools}
-        for name in sorted({c.pool.name for c in found.held}):
-            if found.budgets.allowed.get(name, 0) == 0:
-                reason = found.budgets.reason.value
-                self._on.actor.publish(
-                    Publish(
-                        by_name[name],
-                        EventKind.NORMAL,
-                        "DisruptionBlocked",
-                        f'No allowed disruptions for disruption reason "{reason}" due to blocking budget',
-                        (name, reason),
-                        POOL_BUDGET_WINDOW,
-                    )
+    def _tell_budgets(self, found: Decisions, snapshot: Snapshot) -> None:
+        by_name = _pools(snapshot)
+        for budget in found.budgets:
+            reason = budget.reason.value
+            for name, problem in sorted(budget.problems.items()):
+                self._log.error(
+                    "a disruption budget cannot be read; nothing is disrupted in its NodePool", nodepool=name, error=problem
                 )
+            for name in found.held.get(reason, ()):
+                if budget.allowed.get(name, 0) == 0:
+                    text = f'No allowed disruptions for disruption reason "{reason}" due to blocking budget'
+                    self._on.actor.publish(
+                        Publish(by_name[name], EventKind.NORMAL, "DisruptionBlocked", text, (name, reason), POOL_BUDGET_WINDOW)
+                    )
+
+    def _tell(self, command: Command, reason: str, text: str) -> None:
+        for candidate in command.candidates:
+            for about in (candidate.known.node, candidate.claim):
+                if about is not None:
+                    self._on.actor.publish(Publish(about, EventKind.NORMAL, reason, text, (about.metadata.uid, text)))
 
     # --- what wakes it ---------------------------------------------------------------------------------------------------
 
     def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """A node that has just become Consolidatable need not wait for the next poll."""
-        was = old is not None and claims.is_set(old, claims.CONSOLIDATABLE)
-        if self._pending is None and not was and new is not None and claims.is_set(new, claims.CONSOLIDATABLE):
-            self.controller.trigger_after(UNSYNCED_POLL)
+        """A node that may go from now on need not wait for the next poll."""
+        for kind in (claims.CONSOLIDATABLE, claims.DRIFTED):
+            was = old is not None and claims.is_set(old, kind)
+            if not was and new is not None and claims.is_set(new, kind):
+                self.controller.trigger_after(SOON)
+
+
+def _pools(snapshot: Snapshot) -> Mapping[str, NodePool]:
+    return {p.node_pool.name: p.node_pool for p in snapshot.pools}

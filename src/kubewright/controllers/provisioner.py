@@ -203,7 +203,7 @@ class Provisioner:
         return known is not None and {pod.key for pod in known.pods}.issuperset(keys)
 
     async def _nominate(self, plan: Plan, waiting: dict[str, Pod]) -> None:
-        until = self._on.clock.now() + max(2 * self._on.settings.batch_max_duration, timedelta(seconds=10))
+        until = self._on.clock.now() + self._on.nominated_for
         for name in sorted(plan.existing):
             if self._only_room_is_kept(plan.existing[name]):
                 continue

@@ -118,6 +118,11 @@ class Health(msgspec.Struct, frozen=True):
         return Health((*self.outcomes, *outcomes)[-HEALTH_SIZE:])
 
     @property
+    def failed_in_a_row(self) -> int:
+        """How many of the last did not come to life, up to `HEALTH_SIZE`."""
+        return next((i for i, good in enumerate(reversed(self.outcomes)) if good), len(self.outcomes))
+
+    @property
     def status(self) -> str:
         """The condition's status: "False" from two failures in the last four on; "Unknown" without any outcome."""
         if not self.outcomes:

@@ -68,6 +68,8 @@ class Process:
         """What was sent over all lives, in order: verb, kind and name."""
         self.landed: list[str] = []
         """What of it arrived."""
+        self.marked_at = (0, 0)
+        """How many writes had been sent, and had landed, when the story called `mark`."""
         self.killed_at = ""
         """The write at which it died, "" while it has not."""
 
@@ -88,6 +90,10 @@ class Process:
                 self._task.cancel()
                 await _ended(self._task)
             await asyncio.sleep(restart_after_s)
+
+    def mark(self) -> None:
+        """From here on the story is about what is to be killed."""
+        self.marked_at = (len(self.writes), len(self.landed))
 
     def maybe_kill(self, side: Side) -> None:
         """For gates: die here if this is the place."""
@@ -119,11 +125,12 @@ class Outcome(msgspec.Struct, frozen=True):
     """Why the story did not end well, "" if it did."""
 
 
-def kills(alive: Process) -> Iterator[Kill]:
-    """Before each write that a life without a kill attempts, and after each that lands."""
-    for number in range(1, len(alive.writes) + 1):
+def kills(alive: Process, *, since_mark: bool = False) -> Iterator[Kill]:
+    """Before each write that a life without a kill attempts, and after each that lands; all, or those after the story's mark."""
+    sent, landed = alive.marked_at if since_mark else (0, 0)
+    for number in range(sent + 1, len(alive.writes) + 1):
         yield Kill(number, Side.BEFORE)
-    for number in range(1, len(alive.landed) + 1):
+    for number in range(landed + 1, len(alive.landed) + 1):
         yield Kill(number, Side.AFTER)
 
 

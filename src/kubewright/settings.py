@@ -24,6 +24,14 @@ class Packing(enum.StrEnum):
     IMPROVE = "improve"
 
 
+class NodeCount(enum.StrEnum):
+    """Which of plans that cost about the same is taken."""
+
+    CHEAPEST = ""
+    FEWER = "fewer"
+    MORE = "more"
+
+
 class FeatureGates(msgspec.Struct, frozen=True):
     node_repair: bool = False
     reserved_capacity: bool = True
@@ -40,6 +48,8 @@ class DisruptionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """No voluntary disruption at all: the freeze switch of the whole cluster."""
     balance: float = 2.0
     """A move in a pool that is `Balanced` must gain at least 1/balance of what its disturbance is worth (the reference's k)."""
+    least_score: float = 0.1
+    """The same for other policies, as a share: such a move must gain at least a tenth of what its disturbance is worth."""
     settled_after: timedelta = timedelta(minutes=10)
     """A node younger than this, or whose pods came or went more recently, costs up to twice as much to move."""
     search_steps: int = 400_000
@@ -66,6 +76,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Budget of the improver in steps for a small batch; only `operator` turns seconds into steps."""
     packing_steps_most: int = 60_000
     """What it grows to with the batch."""
+    packing_node_usd: float = 0.0
+    """What a node costs an hour beyond its price: licences, agents."""
+    packing_node_cpu: int = 48
+    """Largest machine, in vCPU, that is bought for pods that a smaller one takes; 0: any. See docs/decisions/004."""
+    packing_workload_share: float = 0.5
+    """Largest share of a workload's pods on one new node, as long as that is not dearer than first fit; 1: no limit."""
+    packing_nodes: NodeCount = NodeCount.CHEAPEST
+    packing_nodes_within: float = 0.01
+    """By which share of the least cost a plan with fewer, or more, nodes may be dearer."""
     vm_memory_overhead_percent: float = 0.075
     """Share of a machine's memory that the hypervisor keeps (AWS)."""
     feature_gates: FeatureGates = FeatureGates()

@@ -3,7 +3,7 @@
 Source: spec/disruption 1.3.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -38,6 +38,8 @@ class Candidate(msgspec.Struct, frozen=True):
     """What emptying it costs, see `cost`."""
     movers: tuple[Pod, ...] = ()
     """Of `reschedulable` those that can be asked to leave: a new home is found, and bought, for these only."""
+    is_type_known: bool = True
+    """Whether the pool's catalogue still has its instance type."""
 
     @property
     def name(self) -> str:
@@ -110,6 +112,19 @@ def candidates(snapshot: Snapshot, how: Class, queued: Collection[str] = (), set
     return Candidates(tuple(found), tuple(blocked))
 
 
+def eventual(
+    snapshot: Snapshot, graceful: Candidates, queued: Collection[str] = (), settled_after: timedelta = NO_TIME
+) -> tuple[Candidate, ...]:
+    """The candidates of an eventual method, by name: what a graceful one may touch, and nodes whose wait is bounded."""
+    bounded = tuple(
+        b.known for b in graceful.blocked if b.known.claim is not None and b.known.claim.spec.termination_grace_period is not None
+    )
+    if not bounded:
+        return graceful.found
+    more = candidates(msgspec.structs.replace(snapshot, nodes=bounded), Class.EVENTUAL, queued, settled_after).found
+    return tuple(sorted((*graceful.found, *more), key=lambda c: c.name))
+
+
 def judge(
     known: StateNode,
     how: Class,
@@ -147,7 +162,8 @@ def judge(
     disturbance = cost.of_pods(reschedulable)
     if disturbance > 1.0:
         disturbance *= cost.restlessness(claim, now, settled_after)
-    return Candidate(known, claim, pool.node_pool, reschedulable, _price(known, listed), disturbance, movers)
+    is_known = state.labels_of(known).get(labels.INSTANCE_TYPE, "") in listed
+    return Candidate(known, claim, pool.node_pool, reschedulable, _price(known, listed), disturbance, movers, is_known)
 
 
 def can_leave(pod: Pod, guards: PdbIndex, now: datetime) -> bool:
@@ -163,6 +179,13 @@ def can_leave(pod: Pod, guards: PdbIndex, now: datetime) -> bool:
 def price_of(known: StateNode, pool: Pool) -> float:
     """$/h of the offering the node was bought as, whether or not it can be bought now; 0 if it is not offered any more."""
     return _price(known, {t.name: t for t in pool.instance_types})
+
+
+def prices(snapshot: Snapshot) -> Iterator[tuple[StateNode, float]]:
+    """Every node with what it costs in USD per hour, 0 where that is not known."""
+    kinds = {pool.node_pool.name: {t.name: t for t in pool.instance_types} for pool in snapshot.pools}
+    for known in snapshot.nodes:
+        yield known, _price(known, kinds.get(state.labels_of(known).get(labels.NODEPOOL, ""), {}))
 
 
 def _price(known: StateNode, kinds: Mapping[str, InstanceType]) -> float:

@@ -4,22 +4,22 @@ The order is the reference's: empty nodes first, then drift, then consolidation;
 look, and the next look is taken at once. Source: spec/disruption 1.1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
 
-from kubewright.disruption import budgets, drift, emptiness
+from kubewright.disruption import budgets, consolidation, drift, emptiness
 from kubewright.disruption.budgets import Budgets
-from kubewright.disruption.candidates import Blocked, Candidate, candidates
+from kubewright.disruption.candidates import Blocked, Candidate, candidates, eventual
 from kubewright.disruption.commands import Command
 from kubewright.disruption.memory import Memory
 from kubewright.disruption.reasons import Class, Reason
 from kubewright.disruption.simulation import Simulation
 from kubewright.disruption.stays import Because, Stay
 from kubewright.lifecycle import state
-from kubewright.settings import Settings
+from kubewright.settings import DisruptionSettings, Settings
 from kubewright.solver.problem import Snapshot, SolverSettings
 from kubewright.solver.select import solver_settings
 
@@ -61,34 +61,75 @@ def decide(
         return Decisions(stays={state.name(n): (everywhere,) for n in snapshot.nodes}, memory=memory)
     knobs = settings.disruption
     graceful = candidates(snapshot, Class.GRACEFUL, memory.queued, knobs.settled_after)
-    eventual = candidates(snapshot, Class.EVENTUAL, memory.queued, knobs.settled_after)
     used = budgets.usage(snapshot.nodes, memory.queued)
     pools = tuple(p.node_pool for p in snapshot.pools)
     left = {reason: budgets.remaining(pools, used, reason, now) for reason in Reason}
     stays = Stays()
     for blocked in graceful.blocked:
         stays.add(state.name(blocked.known), blocked.stay)
-    commands, held, eligible = _emptiness(graceful.found, left[Reason.EMPTY], snapshot, stays)
-    counted = {Reason.EMPTY.value: eligible}
-    waiting = {Reason.EMPTY.value: held}
-    if not commands:
-        found = drift.find(eventual.found, left[Reason.DRIFTED], Simulation(snapshot, solver, memory.queued), knobs, memory)
-        counted[Reason.DRIFTED.value] = found.eligible
-        commands = found.commands
-        for name, stay in found.stays.items():
-            stays.add(name, stay)
-        waiting[Reason.DRIFTED.value] = pools_held(eventual.found, found.stays)
-        memory = replace(memory, unreached=found.unreached)
-    going = {c.name for command in commands for c in command.candidates}
+    found = _Found()
+    found.empty(graceful.found, left[Reason.EMPTY], snapshot)
+    simulation: Simulation | None = None
+    if not found.commands:
+        simulation = Simulation(snapshot, solver, memory.queued)
+        found.drifted(
+            eventual(snapshot, graceful, memory.queued, knobs.settled_after), left[Reason.DRIFTED], simulation, knobs, memory
+        )
+    if not found.commands:
+        assert simulation is not None
+        found.consolidated(graceful.found, left[Reason.UNDERUTILIZED], simulation, knobs, memory)
+    for name, stay in found.stays:
+        stays.add(name, stay)
+    going = {c.name for command in found.commands for c in command.candidates}
     return Decisions(
-        commands,
+        found.commands,
         {name: reasons for name, reasons in stays.all().items() if name not in going},
-        counted,
+        found.eligible,
         tuple(left[r] for r in Reason),
-        waiting,
+        found.held,
         graceful.blocked,
-        memory,
+        replace(memory, unreached=found.unreached),
+        found.steps,
+        bool(found.unreached),
     )
+
+
+class _Found:
+    """What the methods found, one after another."""
+
+    def __init__(self) -> None:
+        self.commands: tuple[Command, ...] = ()
+        self.stays: list[tuple[str, Stay]] = []
+        self.eligible: dict[str, int] = {}
+        self.held: dict[str, tuple[str, ...]] = {}
+        self.unreached: tuple[str, ...] = ()
+        self.steps = 0
+
+    def empty(self, candidates: Sequence[Candidate], left: Budgets, snapshot: Snapshot) -> None:
+        wanted = [c for c in candidates if emptiness.should_disrupt(c)]
+        going, held = emptiness.admit(wanted, left)
+        self._note(Reason.EMPTY, {c.name: left.stay(c.pool) for c in held}, len(wanted), candidates)
+        self.commands = (emptiness.command(going, snapshot),) if going else ()
+
+    def drifted(
+        self, candidates: Sequence[Candidate], left: Budgets, simulation: Simulation, knobs: DisruptionSettings, memory: Memory
+    ) -> None:
+        found = drift.find(candidates, left, simulation, knobs, memory)
+        self._note(Reason.DRIFTED, found.stays, found.eligible, candidates)
+        self.commands, self.unreached = found.commands, found.unreached
+
+    def consolidated(
+        self, candidates: Sequence[Candidate], left: Budgets, simulation: Simulation, knobs: DisruptionSettings, memory: Memory
+    ) -> None:
+        found = consolidation.find(candidates, left, simulation, knobs, memory)
+        self._note(Reason.UNDERUTILIZED, found.stays, found.eligible, candidates)
+        self.commands, self.unreached, self.steps = found.commands, (*self.unreached, *found.unreached), found.steps
+
+    def _note(self, reason: Reason, stays: Mapping[str, Stay], eligible: int, candidates: Sequence[Candidate]) -> None:
+        self.stays += sorted(stays.items())
+        self.eligible[reason.value] = eligible
+        pools = {c.pool.name for c in candidates if c.name in stays and stays[c.name].because is Because.BUDGET}
+        self.held[reason.value] = tuple(sorted(pools))
 
 
 def still(snapshot: Snapshot, settings: Settings) -> Stay | None:
@@ -114,19 +155,3 @@ class Stays:
 
     def all(self) -> dict[str, tuple[Stay, ...]]:
         return {name: tuple(self._found[name]) for name in sorted(self._found)}
-
-
-def pools_held(found: tuple[Candidate, ...], stays: Mapping[str, Stay]) -> tuple[str, ...]:
-    held = {c.pool.name for c in found if c.name in stays and stays[c.name].because is Because.BUDGET}
-    return tuple(sorted(held))
-
-
-def _emptiness(
-    found: tuple[Candidate, ...], left: Budgets, snapshot: Snapshot, stays: Stays
-) -> tuple[tuple[Command, ...], tuple[str, ...], int]:
-    wanted = [c for c in found if emptiness.should_disrupt(c)]
-    going, held = emptiness.admit(wanted, left)
-    for one in held:
-        stays.add(one.name, left.stay(one.pool))
-    commands = (emptiness.command(going, snapshot),) if going else ()
-    return commands, tuple(sorted({c.pool.name for c in held})), len(wanted)

@@ -6,15 +6,16 @@ on purpose as said (11, item 7).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 
 import msgspec
 from msgspec.structs import replace
 
 from kubewright.api import labels, quantity
-from kubewright.api.core import Pod
-from kubewright.api.karpenter import NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequests
-from kubewright.api.meta import ObjectMeta
-from kubewright.catalogue.types import InstanceType
+from kubewright.api.core import Node, NodeSpec, NodeStatus, Pod
+from kubewright.api.karpenter import NodeClaim, NodeClaimStatus
+from kubewright.api.meta import ObjectMeta, Quantities
+from kubewright.disruption import cost
 from kubewright.disruption.candidates import Candidate
 from kubewright.lifecycle import state
 from kubewright.scheduling.refusal import Refusal
@@ -34,6 +35,14 @@ class Outcome(msgspec.Struct, frozen=True):
     """Nodes among the destinations that are not initialized yet: nothing that rests on them is done now."""
 
 
+class Move(msgspec.Struct, frozen=True):
+    """Nodes that go, and where all their movers come to be."""
+
+    going: tuple[Candidate, ...]
+    bought: tuple[PlannedClaim, ...] = ()
+    destinations: Mapping[str, tuple[str, ...]] = {}
+
+
 class Simulation:
     """The cluster with its background settled. Made once for a snapshot, asked many times."""
 
@@ -46,8 +55,7 @@ class Simulation:
             for n in snapshot.nodes
         )
         background = select(replace(snapshot, nodes=marked), self.settings).problem
-        self.leaving = background.leaving
-        self.nodes = background.nodes
+        self._set(background.nodes, background.leaving)
         self.asked = 0
         """Problems solved."""
         self.bought: tuple[PlannedClaim, ...] = ()
@@ -81,9 +89,53 @@ class Simulation:
         return solve(problem)
 
     def outcome(self, plan: Plan) -> Outcome:
-        by_name = {state.name(n): n for n in self.nodes}
-        waits_for = tuple(sorted(name for name in plan.existing if not state.is_initialized(by_name[name])))
-        return Outcome(plan.claims, plan.existing, plan.unplaced, waits_for)
+        return Outcome(plan.claims, plan.existing, plan.unplaced, self.not_ready(plan.existing))
+
+    def not_ready(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those nodes of `names` that are not initialized yet."""
+        return tuple(sorted(name for name in names if not state.is_initialized(self._by_name[name])))
+
+    def after(self, moves: Sequence[Move]) -> "Simulation":
+        """The cluster as it will be once `moves` are made: what they buy is there, full, and what goes is leaving."""
+        by_key = {p.key: p for move in moves for one in move.going for p in one.movers}
+        out = {one.provider_id for move in moves for one in move.going}
+        coming: dict[str, list[Pod]] = {}
+        for move in moves:
+            for node, keys in move.destinations.items():
+                coming.setdefault(node, []).extend(by_key[k] for k in keys)
+        nodes = [_with_pods(n, coming.get(state.name(n), ())) for n in self.nodes if state.provider_id(n) not in out]
+        leaving = [
+            replace(n, pods=tuple(p for p in n.pods if p.key not in by_key)) for n in self.nodes if state.provider_id(n) in out
+        ]
+        made = copy(self)
+        bought = [(c, [by_key[k] for k in c.pods]) for move in moves for c in move.bought]
+        nodes += [self._promised(c, pods, len(self.nodes) + i) for i, (c, pods) in enumerate(bought)]
+        made._set(tuple(nodes), (*self.leaving, *leaving))  # noqa: SLF001 - its own kind
+        return made
+
+    def refreshed(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates with the pods that `after` has put on them, which cost as much to move as if they were there."""
+        known = {state.provider_id(n): n for n in self.nodes}
+        found: list[Candidate] = []
+        for one in candidates:
+            node = known[one.provider_id]
+            if node is one.known or len(node.pods) == len(one.known.pods):
+                found.append(one)
+                continue
+            there = {p.key for p in one.known.pods}
+            come = tuple(p for p in node.pods if p.key not in there)
+            reschedulable = (*one.reschedulable, *come)
+            unrest = one.disturbance / cost.of_pods(one.reschedulable)
+            found.append(
+                replace(
+                    one,
+                    known=node,
+                    reschedulable=reschedulable,
+                    movers=(*one.movers, *come),
+                    disturbance=cost.of_pods(reschedulable) * unrest,
+                )
+            )
+        return found
 
     def _settle(self, background: Problem) -> None:
         self.asked += 1
@@ -91,27 +143,36 @@ class Simulation:
         by_key = {p.key: p for p in background.pods}
         moved = set(by_key).intersection(key for keys in plan.existing.values() for key in keys)
         moved.update(key for claim in plan.claims for key in claim.pods)
-        nodes: list[StateNode] = []
-        for node in background.nodes:
-            coming = plan.existing.get(state.name(node), ())
-            if coming:
-                node = replace(node, pods=tuple(sorted((*node.pods, *(by_key[k] for k in coming)), key=lambda p: p.key)))  # noqa: PLW2901
-            nodes.append(node)
-        kinds = {p.node_pool.name: {t.name: t for t in p.instance_types} for p in self.snapshot.pools}
-        nodes += [_promised(c, kinds[c.node_pool], [by_key[k] for k in c.pods]) for c in plan.claims]
-        self.nodes = tuple(nodes)
+        nodes = [_with_pods(n, [by_key[k] for k in plan.existing.get(state.name(n), ())]) for n in background.nodes]
+        nodes += [self._promised(c, [by_key[k] for k in c.pods], len(nodes) + i) for i, c in enumerate(plan.claims)]
         self.bought = plan.claims
         # Those who moved in thought count where they went, not where they are.
-        self.leaving = tuple(replace(n, pods=tuple(p for p in n.pods if p.key not in moved)) for n in background.leaving)
+        leaving = tuple(replace(n, pods=tuple(p for p in n.pods if p.key not in moved)) for n in background.leaving)
+        self._set(tuple(nodes), leaving)
+
+    def _set(self, nodes: tuple[StateNode, ...], leaving: tuple[StateNode, ...]) -> None:
+        self.nodes, self.leaving = nodes, leaving
+        self._by_name = {state.name(n): n for n in nodes}
+
+    def _promised(self, claim: PlannedClaim, on: Sequence[Pod], number: int) -> StateNode:
+        """A machine that will be bought: it counts for limits and topology, and has room for nobody else."""
+        types = next(p.instance_types for p in self.snapshot.pools if p.node_pool.name == claim.node_pool)
+        kind = next((t for t in types if claim.instance_types and t.name == claim.instance_types[0]), None)
+        capacity: Quantities = {} if kind is None else {k: quantity.show(v) for k, v in sorted(kind.capacity.items())}
+        fixed = {key: one.any() for key, one in claim.requirements.items() if len(one.values) == 1 and not one.complement}
+        carried = {**fixed, **claim.labels, labels.NODEPOOL: claim.node_pool}
+        name = f"planned-{number}"
+        made = NodeClaim(
+            metadata=ObjectMeta(name=name, labels=carried), status=NodeClaimStatus(provider_id=f"planned:///{number}")
+        )
+        ready = {**carried, labels.REGISTERED: "true", labels.INITIALIZED: "true", labels.HOSTNAME: name}
+        node = Node(
+            metadata=ObjectMeta(name=name, labels=ready),
+            spec=NodeSpec(provider_id=f"planned:///{number}", taints=claim.taints),
+            status=NodeStatus(capacity=capacity),
+        )
+        return StateNode(node, made, tuple(on))
 
 
-def _promised(claim: PlannedClaim, kinds: Mapping[str, InstanceType], on: Sequence[Pod]) -> StateNode:
-    """A machine that the background will be given: it counts for limits and topology, and has room for nobody else."""
-    capacity = kinds[claim.instance_types[0]].capacity if claim.instance_types else {}
-    fixed = {key: one.any() for key, one in claim.requirements.items() if len(one.values) == 1 and not one.complement}
-    made = NodeClaim(
-        metadata=ObjectMeta(name=f"background-{claim.name}", labels={**fixed, **claim.labels, labels.NODEPOOL: claim.node_pool}),
-        spec=NodeClaimSpec(taints=claim.taints, resources=ResourceRequests()),
-        status=NodeClaimStatus(capacity={name: quantity.show(amount) for name, amount in sorted(capacity.items())}),
-    )
-    return StateNode(None, made, tuple(on))
+def _with_pods(node: StateNode, coming: Sequence[Pod]) -> StateNode:
+    return replace(node, pods=tuple(sorted((*node.pods, *coming), key=lambda p: p.key))) if coming else node

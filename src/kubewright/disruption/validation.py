@@ -8,14 +8,18 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from kubewright.disruption import budgets, emptiness
+from kubewright.disruption import budgets, consolidation, emptiness
 from kubewright.disruption.candidates import Candidate, candidates
 from kubewright.disruption.commands import Command
+from kubewright.disruption.confirm import confirmed
 from kubewright.disruption.decisions import still
 from kubewright.disruption.drift import is_drifted
 from kubewright.disruption.memory import Memory
 from kubewright.disruption.reasons import Class, Reason
+from kubewright.disruption.search import Group
 from kubewright.disruption.simulation import Simulation
+from kubewright.disruption.stays import Stay
+from kubewright.disruption.worth import Worth
 from kubewright.settings import Settings
 from kubewright.solver.problem import Snapshot, SolverSettings
 from kubewright.solver.select import solver_settings
@@ -57,24 +61,30 @@ def validate(
             return Rejected("budget" if held else "churn", "no node of it is empty and allowed to go any more", names)
         return replace(command, candidates=going)
     lost = tuple(c.name for c in command.candidates if c.provider_id not in found)
-    if lost:
+    if lost and (command.replacements or not found):
         return Rejected("churn", f"no longer a candidate: {', '.join(lost)}", lost)
-    fresh = tuple(found[c.provider_id] for c in command.candidates)
+    # Where nothing is bought each node goes for itself: one that is needed after all does not hold the others.
+    fresh = tuple(found[c.provider_id] for c in command.candidates if c.provider_id in found)
     room = dict(left.left)
     for one in fresh:
         room[one.pool.name] = room.get(one.pool.name, 0) - 1
         if room[one.pool.name] < 0:
             return Rejected("budget", left.stay(one.pool).text, (one.name,))
-    return _again(command, fresh, Simulation(snapshot, solver, queued))
+    simulation = Simulation(snapshot, solver, queued)
+    if command.reason is Reason.DRIFTED:
+        return _drifted(command, fresh, simulation)
+    return _consolidated(command, fresh, simulation, settings)
 
 
 def _is_still_wanted(candidate: Candidate, command: Command) -> bool:
     if command.reason is Reason.EMPTY:
         return emptiness.should_disrupt(candidate)
-    return is_drifted(candidate)
+    if command.reason is Reason.DRIFTED:
+        return is_drifted(candidate)
+    return consolidation.ineligible(candidate) is None
 
 
-def _again(command: Command, fresh: tuple[Candidate, ...], simulation: Simulation) -> Command | Rejected:
+def _drifted(command: Command, fresh: tuple[Candidate, ...], simulation: Simulation) -> Command | Rejected:
     if "static" in command.facts:
         return replace(command, candidates=fresh)
     outcome = simulation.without(fresh)
@@ -84,3 +94,23 @@ def _again(command: Command, fresh: tuple[Candidate, ...], simulation: Simulatio
     if outcome.waits_for:
         return Rejected("scheduling", f"pods would go to nodes that are not ready yet ({' '.join(outcome.waits_for)})", names)
     return replace(command, candidates=fresh, replacements=outcome.claims, destinations=outcome.destinations)
+
+
+def _consolidated(
+    command: Command, fresh: tuple[Candidate, ...], simulation: Simulation, settings: Settings
+) -> Command | Rejected:
+    """The scheduler is asked again, and the saving weighed again, with the prices of now."""
+    (answer,) = confirmed(simulation, [Group(fresh)])
+    names = tuple(c.name for c in fresh)
+    if answer.unplaced:
+        return Rejected("scheduling", f"not all pods would schedule, {min(answer.unplaced)} has no other home", names)
+    waits = simulation.not_ready(answer.destinations)
+    if waits:
+        return Rejected("scheduling", f"pods would go to nodes that are not ready yet ({' '.join(waits)})", names)
+    bought = consolidation.offered(answer.claims, fresh, simulation)
+    if isinstance(bought, Stay):
+        return Rejected("scheduling", bought.text, names)
+    stay = consolidation.not_worth(fresh, bought, Worth(simulation.snapshot, settings.disruption))
+    if stay is not None:
+        return Rejected("scheduling", stay.text, names)
+    return replace(command, candidates=fresh, replacements=bought, destinations=answer.destinations)

@@ -108,6 +108,7 @@ class Operator:
             Collection(self.context),
             Hydration(self.context),
             self.disruption,
+            self.orders,
         )
         gated = self._gated(ask or solver.ask)
         self._controllers: Sequence[Runs] = (*keyed, *gated, self.provisioner)

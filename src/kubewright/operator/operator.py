@@ -32,7 +32,7 @@ from kubewright.kube.events import Recorder
 from kubewright.kube.instruments import ControllerMetrics
 from kubewright.metrics import Registry
 from kubewright.operator import deciding
-from kubewright.operator.disrupting import Disrupter
+from kubewright.operator.disrupting import Disrupter, Disrupts
 from kubewright.records.keeper import Keeper
 from kubewright.settings import Settings
 from kubewright.state.mirror import Mirror
@@ -71,8 +71,9 @@ class Operator:
         ask: Ask | None = None,
         say: Say | None = None,
         keeper: Keeper | None = None,
+        disrupter: Disrupts | None = None,
     ) -> None:
-        """`keeper` writes a record of every pass."""
+        """`keeper` writes a record of every pass; `disrupter` decides about disruption in place of our own rules."""
         self.registry = registry or Registry()
         self.mirror = Mirror(
             client, provider, clock, settings, failed=lambda error: self._provider_failed("instance_types", error)
@@ -94,8 +95,8 @@ class Operator:
             decides = keeper.noting(decides)
         self.provisioner = Provisioner(self.context, decides, ask or solver.ask, say or solver.say)
         self.orders = OrderQueue(self.context)
-        disrupter = Disrupter(settings, provider)
-        self.disruption = Disruption(self.context, self.orders, disrupter.look, disrupter.confirm)
+        disrupts = disrupter or Disrupter(settings, provider)
+        self.disruption = Disruption(self.context, self.orders, disrupts.look, disrupts.confirm)
         keyed = (
             PoolStatus(self.context),
             PoolCounter(self.context),

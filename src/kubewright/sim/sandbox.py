@@ -15,12 +15,13 @@ from kubewright.errors import KubeError, ManifestError
 from kubewright.explain.cost import Cost
 from kubewright.explain.karpenter import karpenter_text
 from kubewright.operator import Operator
+from kubewright.operator.disrupting import Disrupts
 from kubewright.records.directory import Directory
 from kubewright.records.keeper import Keeper
 from kubewright.settings import Settings
 from kubewright.sim.apiserver.direct import DirectClient
 from kubewright.sim.apiserver.store import Store
-from kubewright.sim.cluster import PretendCluster
+from kubewright.sim.cluster import ClusterSettings, PretendCluster
 from kubewright.sim.ec2 import FakeEc2, Faults
 from kubewright.sim.ec2.machines import Bill
 from kubewright.sim.joiner import Joiner, JoinerSettings
@@ -59,22 +60,26 @@ class Sandbox:
         known: Catalogue | None = None,
         joining: JoinerSettings | None = None,
         records: Directory | None = None,
+        pace: ClusterSettings | None = None,
+        disrupter: Disrupts | None = None,
     ) -> None:
         """`known` is what the cloud sells, the embedded catalogue by default, in us-west-2 or its first region.
 
-        `records` takes a record of every pass.
+        `records` takes a record of every pass; `pace` is how fast nodes and pods are; `disrupter` decides about disruption in
+        place of our own rules.
         """
         self.clock = clock
         self.settings = settings or Settings(cluster_name="sandbox")
         self.store = Store(clock, seed=seed, crds=tuple(crds.CRDS.values()))
         known = known or embedded()
         self.ec2 = FakeEc2(clock, seed, faults, region=selling_region(known), known=known)
-        self.cluster = PretendCluster(self.store)
+        self.cluster = PretendCluster(self.store, pace)
         self._known = known
         self._joining = joining
         self._seed = seed
         self._failed: list[str] = []
         self._keeper = Keeper(records, self.settings, clock) if records is not None else None
+        self._disrupter = disrupter
         self._operator: Operator | None = None
 
     @contextlib.asynccontextmanager
@@ -85,7 +90,9 @@ class Sandbox:
         self.ec2.on_terminated(joiner.terminated)
         client = DirectClient(self.store)
         provider = AwsProvider(self.ec2, client, self.clock, self.settings, self.ec2.settings, known=self._known)
-        operator = self._operator = Operator(client, provider, self.settings, self.clock, keeper=self._keeper)
+        operator = self._operator = Operator(
+            client, provider, self.settings, self.clock, keeper=self._keeper, disrupter=self._disrupter
+        )
         raised: Exception | None = None
         async with self.cluster, asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(joiner.run(), name="joiner"), tasks.create_task(operator.run(), name="operator")]

@@ -15,10 +15,10 @@ from kubewright.api.core import Node, Pod
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers.batcher import Batcher
 from kubewright.controllers.context import Context
+from kubewright.controllers.failures import Failures, Say
 from kubewright.errors import KubewrightError
 from kubewright.explain import cost as costs
 from kubewright.lifecycle import nodes, pods, pools, purchase
-from kubewright.lifecycle.effects import EventKind, Publish
 from kubewright.scheduling.refusal import Refusal
 from kubewright.solver.problem import Plan, PlannedClaim, Problem, Snapshot
 
@@ -28,11 +28,9 @@ PATIENCE = timedelta(seconds=10)
 """How long a pass waits for launches under way."""
 WARN_EVERY = timedelta(seconds=30)
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 1.0, 60.0
-FAILED_SCHEDULING_WINDOW = timedelta(minutes=5)
 
 Decide = Callable[[Problem], Plan]
 Ask = Callable[[Snapshot], tuple[Problem, Mapping[str, tuple[Refusal, ...]]]]
-Say = Callable[[str, tuple[Refusal, ...]], str]
 
 
 class Provisioner:
@@ -43,7 +41,7 @@ class Provisioner:
         self._on = context
         self._decide = decide
         self._ask = ask
-        self._say = say
+        self._failures = Failures(context.actor, context.clock, say)
         self._batcher = Batcher(context.settings.batch_idle_duration, context.settings.batch_max_duration)
         self.passed: Callable[[Snapshot, Plan], Awaitable[None]] | None = None
         """Called after each pass, before anything is bought."""
@@ -52,7 +50,8 @@ class Provisioner:
         self._in_flight = context.purchases.in_flight
         self._again: asyncio.TimerHandle | None = None
         self._log = structlog.get_logger("kubewright.provisioner")
-        self.last_plan: Plan | None = None
+        self.last: tuple[Problem, Plan] | None = None
+        """What the last pass was asked and answered."""
         self.planned = costs.Cost()
         """Of all passes together."""
         context.mirror.pods.subscribe(self._pod_changed)
@@ -68,6 +67,7 @@ class Provisioner:
         """Batch, wait until every machine under way is known, pass; until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_warm(), name="instance types")
+            tasks.create_task(self._failures.run(), name="explanations")
             await self._provision_forever()
 
     async def _keep_warm(self) -> None:
@@ -114,7 +114,7 @@ class Provisioner:
         problem = self._in_flight.held(problem, slow)
         waiting = {pod.key: pod for pod in snapshot.pods}
         self._on.actor.measure("scheduler_ignored_pods_count", len(ignored), {})
-        await self._tell_failures(waiting, ignored)
+        self._failures.ignored(waiting, ignored)
         if not problem.pods:
             if self.passed is not None:
                 await self.passed(snapshot, Plan())
@@ -125,10 +125,10 @@ class Provisioner:
         began = loop.time()
         plan = await asyncio.to_thread(self._decide, problem)
         self._on.actor.observe("scheduler_scheduling_duration_seconds", loop.time() - began, {"controller": "provisioner"})
-        self.last_plan = plan
+        self.last = (problem, plan)
         self._tell_cost(plan)
         self._on.actor.measure("scheduler_unschedulable_pods_count", len(plan.unplaced), {"controller": "provisioner"})
-        await self._tell_failures(waiting, plan.unplaced)
+        self._failures.unplaced(waiting, problem, plan)
         await self._nominate(plan, waiting)
         planned_from = {p.node_pool.name: p.node_pool for p in snapshot.pools}
         if self.passed is not None:
@@ -213,24 +213,6 @@ class Provisioner:
             parts = [f"nodeclaim/{claim.name}"] if claim is not None else []
             parts += [f"node/{node.name}"] if node is not None else []
             self._on.purchases.tell_nominations((waiting.get(key) for key in plan.existing[name]), ", ".join(parts))
-
-    async def _tell_failures(self, waiting: dict[str, Pod], refused: Mapping[str, tuple[Refusal, ...]]) -> None:
-        for key in sorted(refused):
-            pod = waiting.get(key)
-            text = self._say(key, refused[key])
-            if pod is None or not text:
-                continue
-            self._log.info("could not schedule pod", Pod={"name": pod.name, "namespace": pod.namespace}, error=text)
-            self._on.actor.publish(
-                Publish(
-                    pod,
-                    EventKind.WARNING,
-                    "FailedScheduling",
-                    f"Failed to schedule pod, {text}",
-                    (pod.metadata.uid,),
-                    FAILED_SCHEDULING_WINDOW,
-                )
-            )
 
     # --- what wakes it ---------------------------------------------------------------------------------------------------
 

@@ -157,16 +157,25 @@ def with_min_values(problem: Problem, key: str, least: int | None, pool: str = "
 
 def all_offered(problem: Problem) -> Problem:
     """Everything for sale that is not at present."""
-    known: dict[int, tuple[InstanceType, ...]] = {}
+    return replace(problem, pools=tuple(replace(p, instance_types=_sold(p.instance_types)) for p in problem.pools))
 
-    def sold(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
-        if id(types) not in known:
-            known[id(types)] = tuple(
-                replace(t, offerings=tuple(o if o.available else replace(o, available=True) for o in t.offerings)) for t in types
-            )
-        return known[id(types)]
 
-    return replace(problem, pools=tuple(replace(p, instance_types=sold(p.instance_types)) for p in problem.pools))
+_SOLD: dict[int, tuple[tuple[InstanceType, ...], tuple[InstanceType, ...]]] = {}
+"""Catalogues by identity, with the same where all is for sale: explanations ask for them again and again, and columns are shared
+only by the very same types. The last few are kept."""
+
+
+def _sold(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+    known = _SOLD.get(id(types))
+    if known is not None and known[0] is types:
+        return known[1]
+    while len(_SOLD) >= 4:
+        del _SOLD[next(iter(_SOLD))]
+    made = tuple(
+        replace(t, offerings=tuple(o if o.available else replace(o, available=True) for o in t.offerings)) for t in types
+    )
+    _SOLD[id(types)] = (types, made)
+    return made
 
 
 def without_terms(spec: PodSpec, keep: Callable[[int], bool]) -> PodSpec:

@@ -1,6 +1,6 @@
 """The nearest changes that let a pod in, each with its number, each solved again before it is told.
 
-A fix touches one constraint of the conflict. Where no single one is enough, fixes are put together, three at most.
+A fix touches one constraint of the conflict. Where no single one is enough, fixes are put together, four at most.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,8 +12,8 @@ from kubewright.api import labels as names
 from kubewright.api.core import PodSpec, Toleration
 from kubewright.api.quantity import ONE, Nano, parse, show
 from kubewright.explain import edits
-from kubewright.explain.conflict import Prober, conflict
-from kubewright.explain.constraints import Piece, amount_text, limit_of
+from kubewright.explain.conflict import Prober, conflict, without
+from kubewright.explain.constraints import Piece, amount_text, limit_of, pieces
 from kubewright.scheduling.requirement import IN
 from kubewright.scheduling.requirements import of_pod, typo_hint
 from kubewright.scheduling.resources import pod_requests
@@ -24,7 +24,10 @@ from kubewright.solver.solve import solve
 from kubewright.solver.templates import Template
 
 MOST_FIXES = 6
-DEEPEST = 3
+DEEPEST = 4
+"""Changes in one fix."""
+_BRANCHES = 3
+"""Changes to one conflict that are followed up where none is enough alone."""
 _WIDEST_SKEW = 20
 _MOST_VALUES = 40
 """Values of a label key that are tried one by one for a NodePool that forbids them."""
@@ -42,24 +45,32 @@ class Fix(NamedTuple):
 
 def fixes(prober: Prober, members: Sequence[Piece], depth: int = 1) -> list[Fix]:
     """Changes to the members of a conflict after which the pod is placed and fewer pods are left out, nearest first."""
-    candidates = sorted((f for p in members for f in _candidates(prober, p)), key=lambda f: (f.rank, f.text))
-    once = {f.text: f for f in candidates}.values()
-    found = [f for f in once if prober.cures(f.apply(prober.problem))][:MOST_FIXES]
-    if found or depth == DEEPEST:
+    found = [f for f in _once(prober, members) if prober.cures(f.apply(prober.problem))][:MOST_FIXES]
+    if found or depth == DEEPEST or prober.patience.is_over:
         return found
-    for first in candidates:
-        changed = first.apply(prober.problem)
-        further = Prober(changed, prober.key)
-        rest = conflict(further)
-        if [p.what for p in rest] == [p.what for p in members]:
-            continue
-        for second in fixes(further, rest, depth + 1)[:1]:
+    # More is in the way than this conflict. Changes that settle it alone are looked for where nothing else is in the way.
+    settled = {p.identity for p in members}
+    rest = [p for p in pieces(prober.problem, prober.key) if p.identity not in settled]
+    bare = Prober(without(prober.problem, rest), prober.key, prober.patience)
+    firsts = [f for f in _once(bare, members) if bare.cures(f.apply(bare.problem))]
+    for first in firsts[:_BRANCHES]:
+        further = Prober(first.apply(prober.problem), prober.key, prober.patience)
+        next_members = conflict(further)
+        if not settled.isdisjoint(p.identity for p in next_members if p.kind == "request"):
+            continue  # the same amount would have to be changed twice
+        for second in fixes(further, next_members, depth + 1)[:1]:
             both = Fix(first.rank + second.rank, f"{first.text}, and {second.text}", _then(first, second))
             if prober.cures(both.apply(prober.problem)):
                 found.append(both)
         if len(found) == 2:
             break
     return sorted(found, key=lambda f: (f.rank, f.text))
+
+
+def _once(prober: Prober, members: Sequence[Piece]) -> list[Fix]:
+    """What may be tried, nearest first, each text once."""
+    candidates = sorted((f for p in members for f in _candidates(prober, p)), key=lambda f: (f.rank, f.text))
+    return list({f.text: f for f in candidates}.values())
 
 
 def _then(first: Fix, second: Fix) -> Callable[[Problem], Problem]:

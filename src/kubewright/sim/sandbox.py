@@ -11,9 +11,11 @@ from kubewright.api.manifests import Manifest
 from kubewright.clock import Clock
 from kubewright.cloud.aws.catalogue import Catalogue, embedded
 from kubewright.cloud.aws.provider import AwsProvider
+from kubewright.controllers.failures import workload
 from kubewright.errors import KubeError, ManifestError
 from kubewright.explain.cost import Cost
 from kubewright.explain.karpenter import karpenter_text
+from kubewright.explain.why import brief
 from kubewright.operator import Operator
 from kubewright.operator.disrupting import Disrupts
 from kubewright.records.directory import Directory
@@ -193,8 +195,20 @@ class Sandbox:
 
     def _refused(self) -> dict[str, str]:
         """Pod → why the last pass found no place for it; events tell only what the first passes thought of it."""
-        plan = self._operator.provisioner.last_plan if self._operator is not None else None
-        return {key: "; ".join(karpenter_text(r) for r in found) for key, found in plan.unplaced.items()} if plan else {}
+        last = self._operator.provisioner.last if self._operator is not None else None
+        if last is None:
+            return {}
+        problem, plan = last
+        found: dict[str, str] = {}
+        known: dict[tuple[str, str], str] = {}
+        for pod in problem.pods:
+            if pod.key in plan.unplaced:
+                told = "; ".join(map(karpenter_text, plan.unplaced[pod.key]))
+                alike = (workload(pod), told)
+                if alike not in known:
+                    known[alike] = brief(problem, plan, pod.key) or told
+                found[pod.key] = known[alike]
+        return found
 
     def narrator(self, say: Callable[[str], None]) -> Narrator:
         return Narrator(self.store, self.clock.now(), say, self.price_of)

@@ -38,6 +38,9 @@ _OTHER_TRIES = (
 )
 """(order, claims with the fewest pods first, lenient spread), in the order in which they are tried."""
 
+_OF_ONE_POD = ((by_size, False, True),)
+"""A single pod has no order and nobody to be spread out with. Explanations ask about one pod again and again."""
+
 
 def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
     """Where every pod goes: on nodes that exist, on nodes to buy, or nowhere with the reasons.
@@ -56,7 +59,7 @@ def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
         for key, refusals in plan.unplaced.items()
         for r in refusals
     ):
-        for order, spread_out, lenient in _OTHER_TRIES:
+        for order, spread_out, lenient in _OTHER_TRIES if len(problem.pods) > 1 else _OF_ONE_POD:
             again = attempt(problem, order, None, spread_out=spread_out, lenient=lenient)
             if again is not None and len(again.unplaced) < len(plan.unplaced):
                 plan = again

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kubewright.explain.conflict import Prober, blocks, conflict
 from kubewright.explain.constraints import pieces
 from kubewright.explain.fixes import fixes
-from kubewright.explain.why import explain
+from kubewright.explain.why import brief, explain
 from kubewright.solver.problem import Plan, Problem
 from kubewright.solver.select import select
 from kubewright.solver.solve import solve
@@ -53,6 +53,28 @@ def test_every_fix_lets_the_pod_in_and_leaves_out_fewer(seed: int) -> None:
             after = solve(fix.apply(prober.problem))
             assert key not in after.unplaced, fix.text
             assert len(after.unplaced) < len(solve(prober.problem).unplaced), fix.text
+
+
+@few
+@given(seeds)
+def test_what_is_in_the_way_besides_is_told_where_no_change_helps(seed: int) -> None:
+    for asked, plan, key in left_out(seed):
+        told = explain(asked, plan, key)
+        assert not (told.fixes and told.besides)
+        for members in told.besides:
+            assert members
+            assert set(members) != set(told.conflict)
+
+
+@few
+@given(seeds)
+def test_the_line_of_the_event_says_what_the_whole_story_says(seed: int) -> None:
+    for asked, plan, key in left_out(seed):
+        told, line = explain(asked, plan, key), brief(asked, plan, key)
+        if told.conflict and not told.reasons[0].startswith("Pinned") and "Pinned" not in line:
+            assert all(m.what in line for m in told.conflict)
+        if ". Nearest fix: " in line:
+            assert line.partition(". Nearest fix: ")[2] in told.fixes
 
 
 @few

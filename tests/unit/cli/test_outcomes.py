@@ -32,13 +32,13 @@ def test_pods_that_cannot_run_anywhere(tmp_path: Path, kubewright: Shell) -> Non
     table = done.out.partition("Pods without a node")[2]
     assert "default/huge-" in table
     assert "and 1 more" in table
-    assert "no instance type" in table, "kubewright's words"
+    assert "cannot be met: request cpu 9000" in table, "kubewright's words"
     assert "Insufficient" in table, "kube-scheduler's words"
     report = json.loads(kubewright("sandbox", "-f", tmp_path / "all.yaml", "-o", "json").out)
     assert len(report["pending"]) == 2
     for waiting in report["pending"]:
         assert waiting["pod"].startswith("default/huge-")
-        assert "no instance type" in waiting["why"]
+        assert "cannot be met: request cpu 9000. Nearest fix: lower the cpu request by " in waiting["why"]
         assert "Insufficient cpu" in waiting["scheduler"]
 
 

@@ -24,7 +24,7 @@ def test_the_help_knows_every_flag_with_its_default(kubewright: Shell) -> None:
         assert f"--{flag.name}" in lines
     assert lines["--batch-max-duration"] == ["10s"]
     assert lines["--disable-leader-election"] == ["false"]
-    assert lines["--packing-budget"] == ["1s"]
+    assert lines["--packing-budget"] == ["500ms"]
     assert lines["--preference-policy"] == ["Respect"]
     assert "kubewright run --cluster-name my-cluster" in done.out
 

@@ -130,8 +130,11 @@ def test_c84_a_reservation_in_two_pools_is_counted_once() -> None:
     assert len(held) == 1
 
 
-def test_c84_while_it_is_not_sure_which_one_a_machine_takes_the_rest_waits() -> None:
-    # A claim might be launched from any of the three, so it holds one machine of each until it is.
-    plan = reserved_plan(strict=True, s32={"a": 2, "b": 2, "c": 2})
-    assert [len(c.pods) for c in plan.claims] == [32, 32]
-    assert {r.because for rs in plan.unplaced.values() for r in rs} == {Because.RESERVED}
+def test_c84_all_reservations_are_used_at_once_and_the_rest_does_not_wait() -> None:
+    for strict in (True, False):
+        plan = reserved_plan(strict=strict, s32={"a": 2, "b": 2, "c": 2})
+        reserved = [c for c in plan.claims if c.node_pool == "res"]
+        assert [len(c.pods) for c in reserved] == [32] * 6
+        assert {c.requirements[names.CAPACITY_TYPE].values for c in reserved} == {frozenset({names.RESERVED})}
+        assert sum(len(c.pods) for c in plan.claims if c.node_pool == "od") == 128
+        assert plan.unplaced == {}

@@ -1,49 +1,15 @@
 """Open claims: nodes being planned.
 
-Source: spec/scheduling 5.4, 5.5, 5.8.
+Source: spec/scheduling 5.4, 5.5.
 """
 
 from collections.abc import Mapping, Sequence
 
 from kubewright.api.quantity import Resources
-from kubewright.catalogue.columns import Columns
 from kubewright.scheduling.host_ports import HostPort, clash
-from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.solver.classes import PodClass
 from kubewright.solver.templates import State, Template
 from kubewright.solver.topology import Group
-
-
-class Reservations:
-    """What is left of each capacity reservation in this pass; an open claim holds every one it might be launched from."""
-
-    def __init__(self, tables: Sequence[Columns], *, strict: bool) -> None:
-        self.strict = strict
-        self.left: dict[str, int] = {}
-        for columns in tables:
-            for kind in columns.kinds:
-                if kind.reservation:
-                    self.left[kind.reservation] = min(kind.capacity, self.left.get(kind.reservation, kind.capacity))
-
-    def choose(self, state: State, rows: int, held: frozenset[str]) -> frozenset[str] | Refusal:
-        """The reservations that a claim in this state would hold; a refusal when waiting is better than doing without."""
-        kinds = state.template.columns.kinds
-        wanted = {kinds[k].reservation for k in state.kinds if kinds[k].reservation and kinds[k].rows & rows}
-        sure = frozenset(r for r in wanted if r in held or self.left[r] > 0)
-        if self.strict and not sure and (wanted or held):
-            text = "taken by other claims of this pass" if wanted else "would no longer be compatible"
-            return Refusal(Because.RESERVED, state.template.name, ",".join(sorted(wanted or held)), text)
-        if not sure and not any(not kinds[k].reservation and kinds[k].rows & rows for k in state.kinds):
-            # Going on without a reservation needs something else to be for sale.
-            text = "nothing but reserved capacity suits, and all of it is taken"
-            return Refusal(Because.OFFERING, state.template.name, ",".join(sorted(wanted)), text)
-        return sure
-
-    def move(self, before: frozenset[str], after: frozenset[str]) -> None:
-        for one in after - before:
-            self.left[one] -= 1
-        for one in before - after:
-            self.left[one] += 1
 
 
 class OpenClaim:
@@ -75,6 +41,7 @@ class OpenClaim:
         self.ports: list[HostPort] = []
         self.volumes: dict[str, set[str]] = {}
         self.held: frozenset[str] = frozenset()
+        """Capacity reservations that it may be launched from; one of them has a machine for it. See `reservations`."""
         self.min_values_relaxed = False
         self.uncounted: list[tuple[Group, int]] = []
         """(group, pods) that will count once the claim has one value of the group's key."""

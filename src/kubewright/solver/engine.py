@@ -12,12 +12,13 @@ from kubewright.api.labels import HOSTNAME
 from kubewright.catalogue.columns import bits
 from kubewright.scheduling.host_ports import clash
 from kubewright.scheduling.refusal import Because, Refusal
-from kubewright.solver.claims import OpenClaim, Reservations
+from kubewright.solver.claims import OpenClaim
 from kubewright.solver.classes import Ask, PodClass, Variant
 from kubewright.solver.filters import claim_may_pass, claim_passes, count_late
 from kubewright.solver.nodes import NodeTable
 from kubewright.solver.refusals import no_company, no_domain, no_room, one_fits, too_many_volumes, topology_refusal
 from kubewright.solver.reporter import Reporter
+from kubewright.solver.reservations import Reservations
 from kubewright.solver.templates import State, Template
 from kubewright.solver.topology import Allowed, HostMasks, Rules, allowed, host_masks, host_room, rows_with_company
 
@@ -295,18 +296,36 @@ class Engine:
 
     def _join(self, progress: Progress, claim: OpenClaim, options: Sequence[State], wanted: int, within: int) -> int:
         for state in options:
-            pods, rows = claim.most(state, progress.requests, wanted, within)
-            if not pods:
-                continue
-            if self.reservations is not None:
-                held = self.reservations.choose(state, rows, claim.held)
-                if isinstance(held, Refusal):
-                    continue
-                self.reservations.move(claim.held, held)
-                claim.held = held
-            self._settle_on_claim(progress, claim, state, rows, pods)
-            return pods
+            pods, rows = self._fill(progress, claim, state, wanted, within)
+            if pods:
+                self._settle_on_claim(progress, claim, state, rows, pods)
+                return pods
         return 0
+
+    def _fill(self, progress: Progress, claim: OpenClaim, state: State, wanted: int, within: int) -> tuple[int, int]:
+        """As `OpenClaim.most`, with a machine of a reservation taken, kept or let go.
+
+        Reserved machines come first. A claim that has one keeps it where that is strict; one begun without never gets one.
+        """
+        reservations = self.reservations
+        if reservations is None:
+            return claim.most(state, progress.requests, wanted, within)
+        if claim.held or not claim.placed:
+            pods, rows = claim.most(state, progress.requests, wanted, within & reservations.rows(claim.index, state))
+            if pods:
+                claim.held = reservations.named(state, rows)
+                kept = reservations.hold(claim.index, claim.held)
+                assert kept, "only rows were asked about that a reservation has a machine for"
+                return pods, rows
+            if claim.held and reservations.strict:
+                return 0, 0
+        columns = state.template.columns
+        sold = columns.offered(k for k in state.kinds if not columns.kinds[k].reservation)
+        pods, rows = claim.most(state, progress.requests, wanted, within & sold)
+        if pods and claim.held:
+            reservations.release(claim.index)
+            claim.held = frozenset()
+        return pods, rows
 
     def _settle_on_claim(self, progress: Progress, claim: OpenClaim, state: State, rows: int, pods: int) -> None:
         one = progress.one
@@ -342,7 +361,7 @@ class Engine:
         for claim in self.claims:
             for key in sorted({group.term.key for group, _ in claim.uncounted}):
                 groups = [(g, n) for g, n in claim.uncounted if g.term.key == key]
-                pins = [p for p in claim.state.pins(key) if _holds_all(claim, p.state)]
+                pins = [p for p in claim.state.pins(key) if self._holds_all(claim, p.state)]
                 if not pins:
                     continue
                 best = min(pins, key=lambda p: (sum(g.counts.get(p.value, 0) for g, _ in groups), p.price, p.value))
@@ -351,16 +370,31 @@ class Engine:
                     if (value := best.state.single(values_of)) is not None:
                         present.add(value)
                 claim.state = best.state
-                claim.rows &= best.state.rows
+                claim.rows = self._left_of(claim, best.state)
+                if claim.held:
+                    assert self.reservations is not None
+                    claim.held = self.reservations.named(best.state, claim.rows)
+                    self.reservations.hold(claim.index, claim.held)
+
+    def _holds_all(self, claim: OpenClaim, state: State) -> bool:
+        """Whether the claim could be fixed to `state` and still keep what it was promised: types, minValues, reservations."""
+        rows = self._left_of(claim, state)
+        return bool(rows) and (claim.min_values_relaxed or not state.unmet(rows))
+
+    def _left_of(self, claim: OpenClaim, state: State) -> int:
+        """The claim's rows once it is fixed to `state`."""
+        if self.reservations is None:
+            return claim.rows & state.rows
+        if claim.held:
+            return claim.rows & self.reservations.rows(claim.index, state)
+        columns = state.template.columns
+        return claim.rows & state.rows & columns.offered(k for k in state.kinds if not columns.kinds[k].reservation)
 
     def _on_new(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway, most: int) -> int:
         for template in self.templates:
             placed = self.open(progress, variant, rules, leeway, most, template)
             if isinstance(placed, int):
                 return placed
-            if placed.because is Because.RESERVED:
-                progress.deferred = placed
-                return 0
             if self.reporter is not None:
                 self.reporter.refused(_keys(progress, progress.left), placed)
         return 0
@@ -400,12 +434,16 @@ class Engine:
             tries.append((narrowed, narrowed.options(rules.pinned, leeway.limits, leeway.ranks) if rules.pinned else [narrowed]))
         # Exotic types only where no other type does, as the provider will launch.
         plain = template.columns.plain
+        taken: Refusal | None = None
         for rows in (within & plain, within) if within & ~plain else (within,):
             for _, options in tries:
                 for state in options:
                     placed = self._try_new(progress, state, wanted, rows, template)
-                    if placed is not None:
+                    if isinstance(placed, int):
                         return placed
+                    taken = taken or placed
+        if taken is not None:
+            return taken
         for narrowed, options in tries:
             state = options[0] if options else narrowed
             if options or not narrowed.rows & within & template.fit.holding(one.requests):
@@ -442,33 +480,22 @@ class Engine:
 
     def _try_new(self, progress: Progress, state: State, wanted: int, within: int, template: Template) -> int | Refusal | None:
         claim = self.new_claim(f"{template.name}-{template.opened + 1}", state)
-        pods, rows = claim.most(state, progress.requests, wanted, within)
+        pods, rows = self._fill(progress, claim, state, wanted, within)
         if not pods and self.relax_min_values and state.min_values:
             claim.min_values_relaxed = True
-            pods, rows = claim.most(state, progress.requests, wanted, within)
+            pods, rows = self._fill(progress, claim, state, wanted, within)
         if not pods:
+            if self.reservations is not None and claim.most(state, progress.requests, 1, within)[0]:
+                text = "nothing but reserved capacity suits, and all of it is taken"
+                names = ",".join(sorted(self.reservations.named(state, within & state.rows)))
+                return Refusal(Because.OFFERING, template.name, names, text)
             return None
-        if self.reservations is not None:
-            held = self.reservations.choose(state, rows, claim.held)
-            if isinstance(held, Refusal):
-                return held
-            self.reservations.move(claim.held, held)
-            claim.held = held
         claim.rows = within & state.rows
         self.claims.append(claim)
         template.opened += 1
         self._settle_on_claim(progress, claim, state, rows, pods)
         template.reserve(rows)
         return pods
-
-
-def _holds_all(claim: OpenClaim, state: State) -> bool:
-    """Whether the claim could be fixed to `state` and still keep what it was promised: types, minValues, reservations."""
-    rows = claim.rows & state.rows
-    if not rows or (state.unmet(rows) and not claim.min_values_relaxed):
-        return False
-    kinds = state.template.columns.kinds
-    return not claim.held or any(kinds[k].reservation in claim.held and kinds[k].rows & rows for k in state.kinds)
 
 
 def _topological(one: PodClass) -> bool:

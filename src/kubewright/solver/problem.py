@@ -101,7 +101,7 @@ class SolverSettings(msgspec.Struct, frozen=True):
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     """Spread given to pods that write none, with a selector deduced per pod. Source: spec/scheduling 6.10."""
     reserved_strict: bool = True
-    """Whether a pod waits for reserved capacity that this pass cannot be sure of, rather than go on-demand. Source: 5.8."""
+    """Whether a claim that has a machine of a reservation may not give it up to hold more pods. Source: 5.8."""
 
 
 class Problem(msgspec.Struct, frozen=True):

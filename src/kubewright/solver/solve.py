@@ -8,12 +8,12 @@ from collections.abc import Callable
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.settings import MinValuesPolicy
 from kubewright.solver.build import Parts
-from kubewright.solver.claims import Reservations
 from kubewright.solver.classes import PodClass, by_constraint, by_priority, by_size, by_tightness
 from kubewright.solver.engine import NO_RULES, Engine, Leeway, Progress
 from kubewright.solver.finish import finished
 from kubewright.solver.problem import Plan, PlannedClaim, Problem
 from kubewright.solver.reporter import Reporter
+from kubewright.solver.reservations import Reservations, promised
 
 _CUT_SHORT = (Because.LIMITS, Because.OFFERING, Because.RESERVED)
 """Reasons for which another pod being placed first would have made a difference."""
@@ -93,7 +93,8 @@ def attempt(
     relax = settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
     reservations = None
     if settings.feature_gates.reserved_capacity and any(k.reservation for t in parts.templates for k in t.columns.kinds):
-        reservations = Reservations([t.columns for t in parts.templates], strict=settings.reserved_strict)
+        columns = [t.columns for t in parts.templates]
+        reservations = Reservations(columns, promised(problem.nodes), strict=settings.reserved_strict)
     engine = make(
         parts.table,
         parts.templates,
@@ -114,6 +115,8 @@ def attempt(
             unplaced[pod.key] = reasons
         if reporter is not None:
             reporter.gave_up(tuple(pod.key for pod in progress.one.pods[progress.done :]))
+    if reservations is not None:
+        reservations.settle(engine.claims)
     claims: list[PlannedClaim] = []
     for claim in engine.claims:
         one = finished(claim, parts.well_known, strict=not relax)

@@ -329,15 +329,8 @@ class Engine:
 
     def _settle_on_claim(self, progress: Progress, claim: OpenClaim, state: State, rows: int, pods: int) -> None:
         one = progress.one
-        bit = 1 << claim.index
         before = claim.rows
-        if claim.state is not state or not claim.placed:
-            left = self._in_state.get(claim.state, 0) & ~bit
-            if left:
-                self._in_state[claim.state] = left
-            else:
-                self._in_state.pop(claim.state, None)
-            self._in_state[state] = self._in_state.get(state, 0) | bit
+        self._note_state(claim, state)
         for key, present in self.present.items():
             if (value := state.single(key)) is not None:
                 present.add(value)
@@ -356,6 +349,17 @@ class Engine:
         if self.reporter is not None:
             self.reporter.placed(_keys(progress, pods), claim.name, before.bit_count(), rows.bit_count())
 
+    def _note_state(self, claim: OpenClaim, state: State) -> None:
+        if claim.state is state and claim.placed:
+            return
+        bit = 1 << claim.index
+        left = self._in_state.get(claim.state, 0) & ~bit
+        if left:
+            self._in_state[claim.state] = left
+        else:
+            self._in_state.pop(claim.state, None)
+        self._in_state[state] = self._in_state.get(state, 0) | bit
+
     def pin_the_rest(self) -> None:
         """Fix the domain of claims whose pods count in others' spreads, so that what was planned is what is bought."""
         for claim in self.claims:
@@ -369,6 +373,7 @@ class Engine:
                 for values_of, present in self.present.items():
                     if (value := best.state.single(values_of)) is not None:
                         present.add(value)
+                self._note_state(claim, best.state)
                 claim.state = best.state
                 claim.rows = self._left_of(claim, best.state)
                 if claim.held:

@@ -32,6 +32,7 @@ from kubewright.settings import FeatureGates, MinValuesPolicy, PreferencePolicy
 from kubewright.solver.problem import SolverSettings, StateNode, Surroundings
 from kubewright.solver.solve import solve
 from tests.builders import S_TYPES, ask, instance_type, needs, node_pool, pod, pods
+from tests.conformance.problems import problem
 
 
 def selecting(app: str) -> LabelSelector:
@@ -359,3 +360,12 @@ def test_reserved_capacity_is_taken_first_and_what_is_left_is_bought() -> None:
     assert "reserved" not in other.requirements[names.CAPACITY_TYPE].values
     off = replace(settings, feature_gates=FeatureGates(reserved_capacity=False))
     assert solve(ask(pods(2, cpu="1500m"), types=types, settings=off)).unplaced == {}
+
+
+def test_claims_whose_zone_was_fixed_at_the_end_can_still_be_joined() -> None:
+    # Found by chance: fixing a zone opens a domain for a pod that had none, which then asks the fixed claims.
+    asked, _ = problem(5982)
+    plan = solve(asked)
+    assert sorted(
+        [*plan.unplaced, *(k for c in plan.claims for k in c.pods), *(k for ks in plan.existing.values() for k in ks)]
+    ) == [pod.key for pod in asked.pods]

@@ -30,8 +30,10 @@ from kubewright.api.meta import LabelSelector, ObjectMeta, SelectorRequirement
 from kubewright.scheduling.refusal import Because
 from kubewright.settings import FeatureGates, MinValuesPolicy, PreferencePolicy
 from kubewright.solver.problem import SolverSettings, StateNode, Surroundings
+from kubewright.solver.select import select
 from kubewright.solver.solve import solve
 from tests.builders import S_TYPES, ask, instance_type, needs, node_pool, pod, pods
+from tests.conformance.adapter import read
 from tests.conformance.problems import problem
 
 
@@ -364,7 +366,7 @@ def test_reserved_capacity_is_taken_first_and_what_is_left_is_bought() -> None:
 
 def test_claims_whose_zone_was_fixed_at_the_end_can_still_be_joined() -> None:
     # Found by chance: fixing a zone opens a domain for a pod that had none, which then asks the fixed claims.
-    asked, _ = problem(5982)
+    asked = select(*read(problem(5982)[0])).problem
     plan = solve(asked)
     assert sorted(
         [*plan.unplaced, *(k for c in plan.claims for k in c.pods), *(k for ks in plan.existing.values() for k in ks)]

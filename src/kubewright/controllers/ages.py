@@ -35,10 +35,12 @@ class Expiration:
 
 
 class Collection:
-    """Every two minutes, deletes the NodeClaims whose machine the cloud does not list any more."""
+    """Every two minutes, deletes NodeClaims whose machine the cloud does not list any more, and those twice seen without a Node."""
 
     def __init__(self, context: Context) -> None:
         self._on = context
+        self._without: frozenset[str] = frozenset()
+        """ProviderIDs of machines that had no Node when last looked at."""
         self.controller = Singleton("nodeclaim.garbagecollection", self.collect)
 
     async def run(self) -> None:
@@ -51,9 +53,24 @@ class Collection:
         alive = {i.provider_id for i in await self._on.provider.list() if not i.terminating}
         by_id = {c.status.provider_id: mirror.nodes_of(c) for c in found if c.status.provider_id}
         for claim in collection.orphans(found, alive, by_id):
-            moved = disrupted(claim, "garbage_collected", pods=moving(self._on, claim))
-            await self._on.actor.act((*launch.gone(claim, "garbage_collected"), moved))
+            await self._delete(claim)
+        if not mirror.silent():
+            await self._collect_nodeless(collection.nodeless(found, by_id))
         return COLLECT_EVERY
+
+    async def _collect_nodeless(self, found: tuple[NodeClaim, ...]) -> None:
+        """The first time nothing more is planned onto them; the second time they go."""
+        without = frozenset(c.status.provider_id for c in found)
+        self._on.mirror.unmark(self._without - without)
+        self._on.mirror.mark(without)
+        for claim in found:
+            if claim.status.provider_id in self._without:
+                await self._delete(claim)
+        self._without = without
+
+    async def _delete(self, claim: NodeClaim) -> None:
+        moved = disrupted(claim, "garbage_collected", pods=moving(self._on, claim))
+        await self._on.actor.act((*launch.gone(claim, "garbage_collected"), moved))
 
 
 def moving(context: Context, claim: NodeClaim) -> int:

@@ -1,6 +1,7 @@
-"""Garbage collection: NodeClaims whose machine has vanished behind our back.
+"""Garbage collection: NodeClaims whose machine, or whose Node, has vanished behind our back.
 
-Machines without a NodeClaim are the provider's to collect. Source: spec/disruption 6.3.
+Machines without a NodeClaim are the provider's to collect. Source: spec/disruption 6.3. Beyond the reference: a machine whose
+Node somebody removed, finalizer and all, is no use to anybody and is ended, too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,4 +25,15 @@ def orphans(
         and claim.metadata.deletion_timestamp is None
         and claim.status.provider_id not in alive
         and not any(nodes.is_ready(n) for n in nodes_by_provider_id.get(claim.status.provider_id, ()))
+    )
+
+
+def nodeless(found: Sequence[NodeClaim], nodes_by_provider_id: Mapping[str, Sequence[Node]]) -> tuple[NodeClaim, ...]:
+    """Claims that were registered once and have no Node now, by name; a watch may be behind, so one look is not enough."""
+    return tuple(
+        claim
+        for claim in sorted(found, key=lambda c: c.name)
+        if claims.is_set(claim, claims.REGISTERED)
+        and claim.metadata.deletion_timestamp is None
+        and not nodes_by_provider_id.get(claim.status.provider_id)
     )

@@ -16,6 +16,7 @@ from kubewright.controllers.consolidation import DisruptionConditions
 from kubewright.controllers.context import Context
 from kubewright.controllers.disruption import Disruption
 from kubewright.controllers.evictions import EvictionQueue
+from kubewright.controllers.health import Consistency, NodeRepair
 from kubewright.controllers.nodes import NodeTermination
 from kubewright.controllers.orders import OrderQueue
 from kubewright.controllers.overlays import OverlayStatus
@@ -108,6 +109,7 @@ class Operator:
             Expiration(self.context),
             Collection(self.context),
             Hydration(self.context),
+            Consistency(self.context),
             self.disruption,
             self.orders,
         )
@@ -122,6 +124,8 @@ class Operator:
         """Controllers of alpha features that are on."""
         gates = self.context.settings.feature_gates
         found: list[Keyed] = []
+        if gates.node_repair:
+            found.append(NodeRepair(self.context))
         if gates.node_overlay:
             found.append(OverlayStatus(self.context))
         if gates.static_capacity:

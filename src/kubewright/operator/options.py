@@ -330,7 +330,6 @@ def _unknown_gates(where: str, text: str) -> list[str]:
 
 
 _UNSUPPORTED = {
-    "node_repair": "unhealthy nodes are not replaced",
     "spot_to_spot_consolidation": "nodes are not consolidated",
 }
 

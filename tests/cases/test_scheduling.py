@@ -4,11 +4,17 @@ import pytest
 from msgspec.structs import replace
 
 from kubewright.api import labels as names
+from kubewright.api.karpenter import NodeOverlay, NodeOverlaySpec
+from kubewright.api.meta import ObjectMeta
 from kubewright.api.quantity import parse
+from kubewright.catalogue.corrections import Corrections
+from kubewright.catalogue.overlays import Offered, Verdict, judge
 from kubewright.scheduling.refusal import Because
 from kubewright.settings import MinValuesPolicy, PreferencePolicy
+from kubewright.solver.select import select
+from kubewright.solver.solve import solve
 from tests.cases.answers import answer, launched
-from tests.cases.shorthand import SETTINGS, case
+from tests.cases.shorthand import SETTINGS, case, world
 
 
 def test_c01_a_missing_label_satisfies_not_in_and_does_not_exist() -> None:
@@ -188,3 +194,18 @@ def test_c75_a_node_with_a_foreign_taint_takes_no_pod_and_a_second_one_is_bought
     assert answer(written).types() == ("g8",)
     written["nodes"] = [{"name": "n1", "type": "g8"}]
     assert answer(written).plan.existing == {"n1": ("default/gpu-job",)}
+
+
+def test_c10_an_overlay_is_judged_by_the_pools_that_can_be_asked() -> None:
+    written = case("C10")
+    (asked,) = written.pop("overlays")
+    overlay = NodeOverlay(metadata=ObjectMeta(name=asked["name"]), spec=NodeOverlaySpec(price_adjustment=asked["price"]))
+    snapshot = world(written)
+    judged = judge([overlay], [Offered(p.node_pool, p.instance_types) for p in snapshot.pools if p.instance_types])
+    assert judged.verdicts == {"cheaper": Verdict()}
+    corrections = Corrections(names.WELL_KNOWN)
+    corrections.use(judged.accepted)
+    pools = tuple(replace(p, instance_types=corrections.of(p.node_pool, p.instance_types)) for p in snapshot.pools)
+    before, after = (solve(select(replace(snapshot, pools=ps), SETTINGS).problem) for ps in (snapshot.pools, pools))
+    assert [c.node_pool for c in after.claims] == ["good"]
+    assert after.usd_per_hour == pytest.approx(before.usd_per_hour * 0.9)

@@ -3,10 +3,13 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from kubewright.explain.why import Explanation, explain, explain_ignored, short, text
+from kubewright.solver.select import problem_from
+from kubewright.solver.solve import solve
 from tests.cases.answers import Answer, answer
-from tests.cases.shorthand import case
+from tests.cases.shorthand import SETTINGS, case
 from tests.cases.test_topology import full_nodes
 
 
@@ -76,6 +79,15 @@ def test_c10_the_broken_pool_keeps_its_own_message() -> None:
     assert [n.problem for n in one.narrowings if n.pools == ("broken",)] == ["no subnets"]
 
 
+def test_c11_the_preference_that_was_dropped_is_named() -> None:
+    one = why(answer(case("C11")), "ctl")
+    assert one.placed.startswith("new node ")
+    assert one.notes[0] == (
+        "Gave up preferred node affinity (karpenter.sh/nodepool DoesNotExist): no place takes the pod with it."
+    )
+    assert "Gave up preferred" in text(one)
+
+
 def test_c15_the_count_of_values() -> None:
     one = why(answer(case("C15")), "web")
     assert one.narrowings[0].problem == "only 1 of 2 required values for instance-family"
@@ -129,6 +141,22 @@ def test_c33_volumes_counted_against_the_largest_limit() -> None:
 
 def test_c35_the_missing_class_is_named() -> None:
     assert '"nope" not found' in why(answer(case("C35")), "bad").reasons[0]
+
+
+def test_c37_the_volume_that_ends_with_its_pod_does_not_pin_it_and_says_so() -> None:
+    volume = {"bound": "a", "binding": "WaitForFirstConsumer"}
+    for mount, notes in (("ephemeral", 1), ("pvc", 0)):
+        written = {
+            "nodes": [{"name": "n1", "zone": "a", "type": "s16"}],
+            "pods": [{"app": "web", "cpu": 1, mount: volume, "on": "n1"}],
+        }
+        snapshot = answer(written).snapshot
+        (n1,) = snapshot.nodes
+        asked = problem_from(replace(snapshot, nodes=(replace(n1, marked_for_deletion=True),)), SETTINGS)
+        one = explain(asked, solve(asked), "default/web")
+        assert len([n for n in one.notes if "is ephemeral: it ends with this pod" in n]) == notes
+        pinned = any("volume is in" in s.what for n in one.narrowings for s in n.steps)
+        assert not pinned, "all types are sold in zone a"
 
 
 def test_c39_and_c40_use_against_limit() -> None:

@@ -12,7 +12,7 @@ from kubewright.explain import edits
 from kubewright.scheduling.host_ports import host_ports
 from kubewright.scheduling.resources import PODS, pod_requests
 from kubewright.scheduling.taints import PREFER_NO_SCHEDULE, untolerated
-from kubewright.scheduling.volumes import Storage, alternatives, claim_keys, driver_of
+from kubewright.scheduling.volumes import Storage, alternatives, claim_keys, driver_of, dying_keys
 from kubewright.solver.problem import Problem
 from kubewright.solver.terms import required_anti_terms
 
@@ -97,7 +97,7 @@ def _labels(pod: Pod) -> Iterator[Piece]:
             text = f"{e.key} {e.operator} [{' '.join(e.values)}]" if e.values else f"{e.key} {e.operator}"
             yield _of_pod(pod, "node-affinity", f"nodeAffinity {text}", f"{i}:{e.key}", _without_expression(e))
         return
-    written = " or ".join(_term_text(t) for t in terms)
+    written = " or ".join(term_text(t) for t in terms)
     yield _of_pod(pod, "node-affinity", f"nodeAffinity {written}", "", _without_node_affinity)
 
 
@@ -112,8 +112,11 @@ def _without_expression(expression: object) -> edits.PodEdit:
     return change
 
 
-def _term_text(term: NodeSelectorTerm) -> str:
-    return "(" + ", ".join(f"{e.key} {e.operator} [{' '.join(e.values)}]" for e in term.match_expressions) + ")"
+def term_text(term: NodeSelectorTerm) -> str:
+    written = (
+        f"{e.key} {e.operator} [{' '.join(e.values)}]" if e.values else f"{e.key} {e.operator}" for e in term.match_expressions
+    )
+    return f"({', '.join(written)})"
 
 
 def _without_node_affinity(spec: PodSpec) -> PodSpec:
@@ -128,7 +131,7 @@ def _volumes(pod: Pod, problem: Problem) -> Iterator[Piece]:
     storage = storage_of(problem)
     slots: dict[str, list[str]] = {}
     for claim in claim_keys(pod):
-        where = zones_text(claim, storage)
+        where = "" if claim in dying_keys(pod) else zones_text(claim, storage)
         if where:
             yield _of_pod(pod, "volume", f"volume {claim} ({where})", claim, _without_volumes(pod, (claim,)))
         elif driver := driver_of(claim, storage):

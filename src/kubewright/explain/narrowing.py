@@ -14,7 +14,7 @@ from kubewright.scheduling.requirement import Requirement
 from kubewright.scheduling.requirements import both, compatible, of_labels, of_term
 from kubewright.scheduling.resources import PODS
 from kubewright.scheduling.taints import PREFER_NO_SCHEDULE, untolerated
-from kubewright.scheduling.volumes import alternatives
+from kubewright.scheduling.volumes import alternatives, dying_keys
 from kubewright.solver.build import Parts
 from kubewright.solver.classes import PodClass
 from kubewright.solver.problem import PlannedClaim, Pool, Problem
@@ -185,7 +185,7 @@ def _label_steps(one: PodClass, problem: Problem, pod: str) -> Iterator[tuple[st
         yield pod, f"nodeAffinity {text}", options
     storage = storage_of(problem)
     for claim in one.claims:
-        found = alternatives((claim,), storage)
+        found = alternatives((claim,), storage, dying_keys(one.pods[0]))
         if isinstance(found, tuple) and any(found):
             text = " or ".join(", ".join(str(r) for _, r in sorted(o.items())) for o in found)
             yield f"PersistentVolumeClaim {claim}", f"volume is in {text}", found

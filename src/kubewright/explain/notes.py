@@ -1,22 +1,25 @@
 """What a reader should know beyond who removed what: pinned pods, volumes apart, spreads in numbers, selectors that miss."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from kubewright.api import labels as names
 from kubewright.api import selectors
-from kubewright.api.core import Pod, TopologySpreadConstraint
-from kubewright.explain.constraints import amount_text, storage_of
+from kubewright.api.core import NodeAffinity, Pod, PodAffinity, TopologySpreadConstraint
+from kubewright.explain.constraints import amount_text, storage_of, term_text, zones_text
+from kubewright.explain.reporting import Recorder
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.scheduling.requirement import IN
 from kubewright.scheduling.requirements import of_pod
-from kubewright.scheduling.volumes import alternatives, claim_keys
+from kubewright.scheduling.volumes import alternatives, claim_keys, dying_keys
 from kubewright.solver.build import Parts
 from kubewright.solver.problem import Plan, Problem
+from kubewright.solver.solve import solve
 
 
 def notes_on(problem: Problem, plan: Plan, pod: Pod, where: str) -> tuple[str, ...]:
     """`where` is the place the pod has, "" when it has none."""
-    found = list(_selectors(pod))
+    found = [*_selectors(pod), *_given_up(problem, pod), *_dying(problem, pod)]
     if where.startswith("node "):
         found.append("A node that exists is used before new capacity, whatever the weights of the NodePools.")
     if not where:
@@ -53,7 +56,7 @@ def _volumes(problem: Problem, pod: Pod) -> Iterator[str]:
     storage = storage_of(problem)
     zones: dict[str, frozenset[str]] = {}
     for claim in claim_keys(pod):
-        found = alternatives((claim,), storage)
+        found = alternatives((claim,), storage, dying_keys(pod))
         if isinstance(found, tuple) and found and all(names.ZONE in option for option in found):
             zones[claim.rpartition("/")[2]] = frozenset().union(*(option[names.ZONE].values for option in found))
     if not zones:
@@ -92,7 +95,7 @@ def _spreads(problem: Problem, pod: Pod, refusals: tuple[Refusal, ...]) -> Itera
 
 def _where_volumes_lie(problem: Problem, pod: Pod, key: str) -> frozenset[str] | None:
     """The values of `key` at which all volumes can be reached; None when they do not say."""
-    found = alternatives(claim_keys(pod), storage_of(problem))
+    found = alternatives(claim_keys(pod), storage_of(problem), dying_keys(pod))
     if not isinstance(found, tuple) or not all(key in option for option in found):
         return None
     return frozenset().union(*(option[key].values for option in found))
@@ -107,6 +110,52 @@ def _selectors(pod: Pod) -> Iterator[str]:
     for spread in pod.spec.topology_spread_constraints:
         if not selectors.matches(spread.label_selector, pod.metadata.labels):
             yield _misses(spread)
+
+
+def _given_up(problem: Problem, pod: Pod) -> Iterator[str]:
+    """Preferences that no place met; each is named by what it says."""
+    if not _prefers(pod):
+        return
+    heard = Recorder()
+    solve(problem, heard)
+    affinity = pod.spec.affinity
+    preferred: dict[str, list[str]] = (
+        {
+            "heaviest preferred node affinity": _heaviest(affinity.node_affinity, lambda t: term_text(t.preference)),
+            "heaviest preferred pod affinity": _heaviest(
+                affinity.pod_affinity, lambda t: f"over {t.pod_affinity_term.topology_key}"
+            ),
+            "heaviest preferred pod anti-affinity": _heaviest(
+                affinity.pod_anti_affinity, lambda t: f"over {t.pod_affinity_term.topology_key}"
+            ),
+        }
+        if affinity is not None
+        else {}
+    )
+    for what in heard.given_up.get(pod.key, ()):
+        terms = preferred.get(what, [])
+        detail = f" {terms.pop(0)}" if terms else ""
+        yield f"Gave up {what.removeprefix('heaviest ')}{detail}: no place takes the pod with it."
+
+
+def _prefers(pod: Pod) -> bool:
+    """Whether the pod says anything that may be given up."""
+    return pod.spec.affinity is not None or bool(pod.spec.topology_spread_constraints)
+
+
+def _heaviest(affinity: NodeAffinity | PodAffinity | None, text: Callable[[Any], str]) -> list[str]:
+    """The preferred terms in the order in which they are given up."""
+    terms = affinity.preferred if affinity is not None else ()
+    return [text(t) for t in sorted(terms, key=lambda t: -t.weight)]
+
+
+def _dying(problem: Problem, pod: Pod) -> Iterator[str]:
+    """Volumes that end with the pod, which people expect to pin it."""
+    storage = storage_of(problem)
+    for claim in sorted(dying_keys(pod)):
+        where = zones_text(claim, storage)
+        if where:
+            yield f"Volume {claim} ({where}) is ephemeral: it ends with this pod, and its successor may go where it fits."
 
 
 def _misses(spread: TopologySpreadConstraint) -> str:

@@ -1,6 +1,8 @@
 """kubewright behind the oracle's JSON: one problem a line in, one answer a line out (`python -m tests.conformance.adapter`).
 
-The format is the oracle's own (`tests/conformance/oracle/README.md`); `packing` may name a method (`first-fit` by default).
+The format is the oracle's own (`tests/conformance/oracle/README.md`), with three keys more: `packing` names a method (`improve`
+or `first-fit`, the default), `defaultConstraints` are the cluster's default spread, and an instance type's `attachLimits` (CSI
+driver → volumes) hold for its new nodes.
 `seconds` is the solver's time from decoded objects to Plan.
 """
 
@@ -29,6 +31,7 @@ from kubewright.api.core import (
     Service,
     StatefulSet,
     StorageClass,
+    TopologySpreadConstraint,
 )
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.api.meta import Condition, Object
@@ -74,7 +77,7 @@ def answer(problem: Mapping[str, Any]) -> dict[str, Any]:
     except (BadProblem, ValueError, msgspec.ValidationError, OSError) as error:
         return {"newNodes": None, "existingNodes": None, "errors": {}, "seconds": None, "error": str(error)}
     seconds: list[float] = []
-    method = Packing(problem.get("packing") or "first-fit")
+    method = Packing(problem.get("packing") or "improve")
     # First fit alone needs no bound, which the oracle's answer has no place for.
     packing = None if method is Packing.FIRST_FIT else Settings(packing=method)
     result: Plan | None = None
@@ -128,6 +131,7 @@ def read(problem: Mapping[str, Any]) -> tuple[Snapshot, SolverSettings]:
         preference_policy=PreferencePolicy(problem.get("preferencePolicy") or "Respect"),
         min_values_policy=MinValuesPolicy(problem.get("minValuesPolicy") or "Strict"),
         well_known_labels=well_known,
+        default_constraints=msgspec.convert(problem.get("defaultConstraints") or (), tuple[TopologySpreadConstraint, ...]),
     )
 
     def by_key(kind: str) -> tuple[Any, ...]:
@@ -188,6 +192,7 @@ def _instance_type(raw: Mapping[str, Any]) -> InstanceType:
         ),
         parse_map(raw.get("capacity") or {}),
         parse_map(raw.get("overhead") or {}),
+        attach_limits=raw.get("attachLimits") or {},
     )
 
 

@@ -3,6 +3,7 @@
 `python -m tests.conformance.judge 0 2000` does it for two thousand problems.
 """
 
+import argparse
 import json
 import random
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.conformance.adapter import answer
-from tests.conformance.problems import FEATURES, problem
+from tests.conformance.problems import FEATURES, Made, made, shrunk
+from tests.conformance.problems.features import UNKNOWN_TO_THE_REFERENCE
+from tests.conformance.problems.source import Seeded
 from tests.conformance.validator import violations
 
 DIFFERENCES = {
@@ -29,7 +32,8 @@ _AGAIN = 8
 
 class Verdict(NamedTuple):
     seed: int
-    features: frozenset[str]
+    features: Mapping[str, frozenset[str]]
+    """As of the problem: feature → keys of the pods that show whether it works."""
     invalid: list[tuple[str, str]]
     missing: list[str]
     """Pods that the reference places, in accordance with Kubernetes, and we do not, unless we place more in all."""
@@ -38,8 +42,7 @@ class Verdict(NamedTuple):
     our_usd: float
     comparable: bool
     """Whether both place the same pods, validly, so that costs can be compared."""
-    pending: int
-    placed: int
+    placed: frozenset[str]
 
 
 class Oracle:
@@ -51,7 +54,7 @@ class Oracle:
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.write(json.dumps(for_reference(asked)) + "\n")
         self._process.stdin.flush()
         found: dict[str, Any] = json.loads(self._process.stdout.readline())
         return found
@@ -64,26 +67,47 @@ class Oracle:
         self._process.stdout.close()
 
 
-def judge(oracle: Oracle, seed: int) -> Verdict:
-    asked, features = problem(seed)
+def for_reference(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The problem with the cluster's default spread written out on every pod that gets it, a setting the reference lacks."""
+    constraints = asked.get("defaultConstraints")
+    if not constraints:
+        return asked
+    selectors = {_key(o): o["spec"]["selector"] for o in asked["objects"] if o["kind"] == "ReplicaSet"}
+
+    def written_out(one: Mapping[str, Any]) -> Mapping[str, Any]:
+        owner = next((o for o in one["metadata"].get("ownerReferences", ()) if o["kind"] == "ReplicaSet"), None)
+        if one["kind"] != "Pod" or owner is None or one["spec"].get("topologySpreadConstraints"):
+            return one
+        selector = selectors[f"{one['metadata']['namespace']}/{owner['name']}"]
+        spreads = [{**c, "labelSelector": selector} for c in constraints]
+        return {**one, "spec": {**one["spec"], "topologySpreadConstraints": spreads}}
+
+    return {**asked, "objects": [written_out(o) for o in asked["objects"]]}
+
+
+def judge(oracle: Oracle, seed: int, packing: str = "") -> Verdict:
+    return verdict(oracle, made(Seeded(seed)), seed, packing)
+
+
+def verdict(oracle: Oracle, problem: Made, seed: int = -1, packing: str = "") -> Verdict:
+    """Both sides' answers to one problem, compared. `packing` is the adapter's default where it is empty."""
+    asked = {**problem.asked, "packing": packing} if packing else problem.asked
     theirs, ours = oracle.answer(asked), answer(asked)
     assert not theirs.get("error"), theirs
     assert not ours.get("error"), ours
-    pending = {_key(o) for o in asked["objects"] if o["kind"] == "Pod" and not o["spec"].get("nodeName")}
     wrong = {pod for pod, _ in violations(asked, theirs)}
     sound, all_theirs, mine = placed(theirs) - wrong, placed(theirs), placed(ours)
     missing = sorted(sound - mine) if len(mine) < len(sound) else []
     return Verdict(
         seed,
-        features,
+        problem.features,
         violations(asked, ours),
         missing,
         excuse(oracle, asked, missing, mine, all_theirs, wrong) if missing else "",
         usd(asked, theirs),
         usd(asked, ours),
         all_theirs == mine and not wrong,
-        len(pending),
-        len(mine),
+        frozenset(mine),
     )
 
 
@@ -187,41 +211,78 @@ def _allows(requirements: Mapping[str, list[str]], key: str, value: str) -> bool
 def main() -> int:
     from tests.plane.binaries import ensure
 
-    first, last = int(sys.argv[1]), int(sys.argv[2])
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.judge")
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int, help="the first seed that is not judged any more")
+    parser.add_argument("--packing", default="", help="first-fit or improve")
+    parser.add_argument("--shrink", action="store_true", help="print the smallest problem found for the first failure")
+    given = parser.parse_args()
     oracle = Oracle(ensure("oracle"))
-    features: Counter[str] = Counter()
-    pending: Counter[str] = Counter()
-    stood: Counter[str] = Counter()
-    invalid = unexcused = 0
-    excuses: Counter[str] = Counter()
-    theirs = ours = 0.0
-    for seed in range(first, last):
-        verdict = judge(oracle, seed)
-        features.update(verdict.features)
-        for feature in verdict.features:
-            pending[feature] += verdict.pending
-            stood[feature] += verdict.placed
-        if verdict.invalid:
-            invalid += 1
-            print(f"problem {seed}: invalid: {verdict.invalid[:3]} {sorted(verdict.features)}")
-        if verdict.missing and not verdict.excuse:
-            unexcused += 1
-            print(f"problem {seed}: the reference places {verdict.missing} {sorted(verdict.features)}")
-        if verdict.excuse:
-            excuses[verdict.excuse] += 1
-        if verdict.comparable:
-            theirs += verdict.reference_usd
-            ours += verdict.our_usd
+    counts = Tally()
+
+    def fails(problem: Made) -> bool:
+        return bool(failure(verdict(oracle, problem, packing=given.packing)))
+
+    for seed in range(given.first, given.last):
+        counts.add(judge(oracle, seed, given.packing))
+        if given.shrink and counts.failed:
+            print(json.dumps(shrunk(seed, fails).asked))
+            break
     oracle.close()
-    count = last - first
-    thin = [f for f in FEATURES if features[f] < 0.05 * count or stood[f] < 0.5 * pending[f]]
-    for feature in FEATURES:
-        share = stood[feature] / pending[feature] if pending[feature] else 0.0
-        print(f"{feature:20} in {features[feature]:5} problems, {share:4.0%} of their pods placed")
-    print(f"{count} problems: {invalid} invalid, {unexcused} place fewer without a named difference; named: {dict(excuses)}")
-    print(f"USD per hour where both place the same pods: reference {theirs:.3f}, ours {ours:.3f}")
-    print(f"features that stand in too few problems or stay unplaced: {', '.join(thin) or 'none'}")
-    return int(bool(invalid or unexcused or ours > theirs or thin))
+    return counts.close()
+
+
+def failure(one: Verdict) -> str:
+    """What is wrong with a verdict, "" when nothing is."""
+    if one.invalid:
+        return f"invalid: {one.invalid[:3]}"
+    return f"the reference places {one.missing}" if one.missing and not one.excuse else ""
+
+
+class Tally:
+    """The sum of many verdicts, and the table of it."""
+
+    def __init__(self) -> None:
+        self.problems = self.failed = 0
+        self.having: Counter[str] = Counter()
+        self.pods: Counter[str] = Counter()
+        self.stood: Counter[str] = Counter()
+        self.excuses: Counter[str] = Counter()
+        self.theirs = self.ours = 0.0
+
+    def add(self, one: Verdict) -> None:
+        self.problems += 1
+        for feature, pods in one.features.items():
+            self.having[feature] += 1
+            self.pods[feature] += len(pods)
+            self.stood[feature] += len(pods & one.placed)
+        said = failure(one)
+        if said:
+            self.failed += 1
+            print(f"problem {one.seed}: {said} {sorted(one.features)}", flush=True)
+        if one.excuse:
+            self.excuses[one.excuse] += 1
+        if one.comparable:
+            self.theirs += one.reference_usd
+            self.ours += one.our_usd
+
+    def thin(self) -> list[str]:
+        """Features in less than 5 % of the problems, or with more than half of their pods left out."""
+        return [f for f in FEATURES if self.having[f] < 0.05 * self.problems or self.stood[f] < 0.5 * self.pods[f]]
+
+    def close(self) -> int:
+        """Print the table; 1 when the run failed."""
+        print("| feature | problems | its pods | placed | judged by |\n|---|---|---|---|---|")
+        for feature in FEATURES:
+            share = self.stood[feature] / self.pods[feature] if self.pods[feature] else 0.0
+            by = UNKNOWN_TO_THE_REFERENCE.get(feature, "reference and validator")
+            print(f"| {feature} | {self.having[feature]} | {self.pods[feature]} | {share:.0%} | {by} |")
+        thin = self.thin()
+        print(f"{self.problems} problems: {self.failed} invalid or placing fewer without a named difference")
+        print(f"named differences: {dict(sorted(self.excuses.items())) or 'none'}")
+        print(f"USD per hour where both place the same pods: reference {self.theirs:.3f}, ours {self.ours:.3f}")
+        print(f"features that stand in too few problems or stay unplaced: {', '.join(thin) or 'none'}")
+        return int(bool(self.failed or self.ours > self.theirs or thin))
 
 
 if __name__ == "__main__":

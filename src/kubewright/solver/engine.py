@@ -228,7 +228,6 @@ class Engine:
         hosts = leeway.hosts
         if not self.claims or not hosts.claims_only:
             return 0
-        one = progress.one
         for ask in variant.asks:
             open_to: dict[State, tuple[State, list[State]]] = {}
             mask = 0

@@ -24,7 +24,7 @@ from kubewright.api.core import (
 from kubewright.api.meta import Labels, LabelSelector, SelectorRequirement
 from kubewright.api.selectors import matches
 from kubewright.scheduling.requirements import Requirements, add_all, compatible, of_labels, of_term
-from kubewright.scheduling.taints import untolerated
+from kubewright.scheduling.taints import TOLERATES_PREFERENCES, untolerated
 
 
 class Shape(enum.StrEnum):
@@ -130,7 +130,8 @@ def spread_terms(
         if c.when_unsatisfiable != "DoNotSchedule" and not preferences:
             continue
         honoured = (c.node_affinity_policy or "Honor") == "Honor"
-        tolerations = spec.tolerations if c.node_taints_policy == "Honor" else None
+        # As kube-scheduler: a taint that merely prefers keeps no node out of the count.
+        tolerations = (*spec.tolerations, TOLERATES_PREFERENCES) if c.node_taints_policy == "Honor" else None
         yield Term(
             Shape.SPREAD,
             aliases.get(c.topology_key, c.topology_key),

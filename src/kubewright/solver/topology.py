@@ -60,6 +60,7 @@ class Group:
         "followers",
         "index",
         "inverse",
+        "leaned",
         "lenient",
         "nodes",
         "nodes_passing",
@@ -79,6 +80,8 @@ class Group:
         self.elsewhere = 0
         """Pods on hosts where nothing can be put."""
         self.lenient = False
+        self.leaned = False
+        """Whether a domain was not counted because no node stands there yet."""
         self.present: set[str] = set()
         """Values that some node, there already or planned, has; shared by all groups of the key."""
         self.followers: list[tuple[Requirement, ...]] = []
@@ -183,7 +186,10 @@ def _balanced(rule: Rule) -> dict[str, int]:
         known = {d: n for d, n in known.items() if any(a is not None and a.has(d) for a in asked)}
     if rule.group.lenient and rule.domains is not None:
         present = rule.group.present
-        known = {d: n for d, n in known.items() if d in present or rule.domains.has(d)}
+        counted = {d: n for d, n in known.items() if d in present or rule.domains.has(d)}
+        if len(counted) < len(known):
+            rule.group.leaned = True
+            known = counted
     if not known:
         return {}
     least = 0 if len(known) < term.min_domains else min(known.values())
@@ -318,14 +324,16 @@ class Topology:
         return group, True
 
     def balanced(self) -> bool:
-        """Whether every spread holds over all nodes there are now, planned ones included."""
+        """Whether every spread that leaned on a domain without nodes holds over all nodes there will be."""
         for group in self.groups:
             alternatives = group.term.filter.alternatives
-            if group.term.shape is not Shape.SPREAD or group.term.key == HOSTNAME or len(alternatives) < 2:
+            if not group.leaned:
                 continue
             asked = [a.get(group.term.key) for a in alternatives]
             counts = [
-                n for d, n in group.counts.items() if (n or d in group.present) and any(a is None or a.has(d) for a in asked)
+                n
+                for d, n in group.counts.items()
+                if (n or d in group.present) and (not asked or any(a is None or a.has(d) for a in asked))
             ]
             if counts and max(counts) - min(counts) > group.term.max_skew:
                 return False

@@ -35,7 +35,7 @@ class Expiration:
 
 
 class Collection:
-    """Every two minutes, deletes NodeClaims whose machine the cloud does not list any more, and those twice seen without a Node."""
+    """Every two minutes, deletes NodeClaims whose machine the cloud does not list any more, and those twice without a Node."""
 
     def __init__(self, context: Context) -> None:
         self._on = context

@@ -123,6 +123,16 @@ def _share(value: str) -> float:
     return number
 
 
+def _above_zero(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number") from None
+    if not 0 < number < float("inf"):
+        raise ValueError(f"{value!r} must be greater than 0")
+    return number
+
+
 def _duration(value: str) -> timedelta:
     try:
         found = duration.parse(value)
@@ -189,6 +199,11 @@ FLAGS: Sequence[_Flag] = (
     _Flag("feature-gates", _gates, "settings.feature_gates"),
     _Flag("packing", _packing, "settings.packing"),
     _Flag("packing-budget", _seconds_of_steps, "settings.packing_steps"),
+    _Flag("freeze", _boolean, "settings.disruption.frozen", is_boolean=True),
+    _Flag("consolidation-balance", _above_zero, "settings.disruption.balance"),
+    _Flag("settled-after", _duration, "settings.disruption.settled_after"),
+    _Flag("drift-surge", _integer, "settings.disruption.surge"),
+    _Flag("drift-failed-joins", _positive, "settings.disruption.failed_joins"),
     _Flag("metrics-port", _port, "metrics_port"),
     _Flag("health-probe-port", _port, "health_probe_port"),
     _Flag("kube-client-qps", _positive, "kube_client_qps"),
@@ -229,7 +244,10 @@ _PROVIDER_FLAGS = (
 )
 _BY_NAME = {flag.name: flag for flag in (*FLAGS, *(_Flag(name, _text, PROVIDER) for name in _PROVIDER_FLAGS))}
 _NOT_FROM_ENVIRONMENT = frozenset(
-    {"kubeconfig", "context", "packing", "packing-budget", "record", "record-files", "record-bytes", "take-over", "shadow"}
+    {
+        *("kubeconfig", "context", "packing", "packing-budget", "record", "record-files", "record-bytes", "take-over", "shadow"),
+        *("freeze", "consolidation-balance", "settled-after", "drift-surge", "drift-failed-joins"),
+    }
 )
 """Too general as bare variables (KUBECONFIG is read by the client); ours have the prefix KUBEWRIGHT_."""
 
@@ -253,6 +271,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         chosen[name] = (f"--{name}", written)
     values: dict[str, object] = {}
     settings: dict[str, object] = {}
+    disruption: dict[str, object] = {}
     provider: dict[str, str] = {}
     for name, (where, text) in sorted(chosen.items()):
         flag = _BY_NAME[name]
@@ -265,14 +284,16 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
             raise ConfigError(f"validating cli flags / env vars, {where}: {error}") from None
         if flag.why_ignored:
             warnings.append(f"{where} is not heeded: {flag.why_ignored}")
+        elif flag.field.startswith("settings.disruption."):
+            disruption[flag.field.removeprefix("settings.disruption.")] = value
         elif flag.field.startswith("settings."):
             settings[flag.field.removeprefix("settings.")] = value
         else:
             values[flag.field] = value
         if name == "feature-gates":
             warnings += _unknown_gates(where, text)
-    built = msgspec.structs.replace(Settings(), **settings)
-    warnings += _unsupported_gates(built.feature_gates)
+    knobs = msgspec.structs.replace(Settings().disruption, **disruption)
+    built = msgspec.structs.replace(Settings(), disruption=knobs, **settings)
     if built.batch_idle_duration > built.batch_max_duration:
         raise ConfigError(
             f"validating cli flags / env vars, batch-idle-duration {duration.show(built.batch_idle_duration)} is longer than"
@@ -327,18 +348,3 @@ def _unknown_gates(where: str, text: str) -> list[str]:
     names = [part.partition("=")[0].strip() for part in text.split(",") if part.strip()]
     known = ", ".join(sorted(_GATES))
     return [f"{where}: there is no feature gate {name!r}; known are {known}" for name in names if name not in _GATES]
-
-
-_UNSUPPORTED = {
-    "spot_to_spot_consolidation": "nodes are not consolidated",
-}
-
-
-def _unsupported_gates(gates: FeatureGates) -> list[str]:
-    """Gates that were opened for something that is not there: said aloud, not ignored."""
-    shown = {field: name for name, field in _GATES.items()}
-    return [
-        f"feature gate {shown[field]} is on, but is not supported in this version: {what}"
-        for field, what in sorted(_UNSUPPORTED.items())
-        if getattr(gates, field)
-    ]

@@ -7,7 +7,7 @@ from kubewright.clock import Clock
 from kubewright.errors import ConfigError
 from kubewright.operator.deciding import solver_settings
 from kubewright.operator.options import FLAGS, Options, parse
-from kubewright.settings import MinValuesPolicy, PreferencePolicy, Settings
+from kubewright.settings import DisruptionSettings, MinValuesPolicy, PreferencePolicy, Settings
 from kubewright.state.mirror import Mirror
 from tests.unit.state.test_mirror import Seller
 
@@ -113,11 +113,18 @@ def test_what_cannot_be_read_is_named_with_its_mend(arguments, environment, text
 def test_what_is_not_heeded_is_warned_about():
     found = parse(["--batch-idle-durtion", "3s", "--log-level=debug"], {"FEATURE_GATES": "NodeRepair=true,Foo=true"})
     assert found.log_level == "debug"
-    assert len(found.warnings) == 3
+    assert len(found.warnings) == 2
     assert "did you mean --batch-idle-duration?" in found.warnings[0]
     assert "no feature gate 'Foo'" in found.warnings[1]
-    assert "NodeRepair is on, but is not supported" in found.warnings[2]
+    assert found.settings.feature_gates.node_repair
     assert "MEMORY_LIMIT is not heeded" in parse([], {"MEMORY_LIMIT": "-1"}).warnings[0]
+
+
+def test_disruption_has_its_own_knobs():
+    found = parse(["--freeze", "--drift-surge=2"], {"KUBEWRIGHT_SETTLED_AFTER": "5m", "FREEZE": "false"}).settings.disruption
+    assert (found.frozen, found.surge, found.settled_after) == (True, 2, timedelta(minutes=5))
+    with pytest.raises(ConfigError, match="--consolidation-balance: '0' must be greater than 0"):
+        parse(["--consolidation-balance=0"], {})
 
 
 def test_the_providers_flags_are_passed_on():
@@ -130,6 +137,6 @@ def test_the_providers_flags_are_passed_on():
 def test_every_flag_goes_somewhere_that_exists():
     for flag in FLAGS:
         where, _, field = flag.field.rpartition(".")
-        owner = Settings if where == "settings" else Options
+        owner = {"settings": Settings, "settings.disruption": DisruptionSettings}.get(where, Options)
         names = {f.name for f in msgspec.structs.fields(owner)}
         assert bool(flag.why_ignored) != (field in names), flag.name

@@ -1,6 +1,8 @@
 """Records: the same bytes for the same values, the same plan when solved again, and a directory that does not grow for ever."""
 
 import asyncio
+import importlib
+import re
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -12,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import kubewright
 from kubewright import records
+from kubewright.api import labels
 from kubewright.clock import Clock
 from kubewright.errors import ConfigError, ManifestError
 from kubewright.packing import plan
@@ -20,6 +24,7 @@ from kubewright.records import decode, encode
 from kubewright.records.directory import Directory
 from kubewright.records.keeper import MOST_WAITING, Keeper
 from kubewright.records.replay import replay
+from kubewright.records.scrub import KEPT, OURS
 from kubewright.settings import Packing, Settings
 from kubewright.sim import loop
 from kubewright.solver.problem import Plan, Problem
@@ -50,7 +55,9 @@ def test_a_record_solved_again_is_identical(seed: int, packing: Packing) -> None
 SOLVING = """
 import sys
 from pathlib import Path
+import kubewright
 from kubewright import records
+from kubewright.api import labels
 from kubewright.settings import Settings
 from kubewright.packing import plan
 from kubewright.solver.select import select
@@ -232,3 +239,16 @@ def test_an_annotation_is_dropped_wherever_it_stands_unless_scheduling_reads_it(
         assert b"hunter2" not in text
         assert b"do-not-disrupt" in text
         assert replay(record).identical
+
+
+def test_every_annotation_that_decisions_read_is_kept() -> None:
+    """Read from the source: an annotation that somebody starts to read must not be missing when a pass is replayed."""
+    read_by = re.compile(r"annotations(?:\.get\(|\[)(?:labels\.|names\.)?([A-Z_]+)\b")
+    found: dict[str, str] = {}
+    for folder in ("scheduling", "catalogue", "solver", "packing", "lifecycle", "disruption"):
+        for file in sorted((Path(kubewright.__file__).parent / folder).glob("*.py")):
+            module = importlib.import_module(f"kubewright.{folder}.{file.stem}") if file.stem != "__init__" else labels
+            for name in read_by.findall(file.read_text()):
+                found[name] = getattr(labels, name, None) or getattr(module, name)
+    assert len(found) > 5
+    assert [key for key in found.values() if key not in KEPT and not key.startswith(OURS)] == []

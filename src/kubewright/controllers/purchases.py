@@ -11,7 +11,7 @@ from kubewright.controllers.inflight import InFlight
 from kubewright.errors import AlreadyExists
 from kubewright.kube.client import KubeClient
 from kubewright.kube.ratelimit import TokenBucket
-from kubewright.lifecycle import nodes, purchase
+from kubewright.lifecycle import bought, nodes, purchase
 from kubewright.lifecycle.effects import Count, EventKind, Publish
 from kubewright.solver.problem import PlannedClaim
 from kubewright.state.mirror import Mirror
@@ -47,8 +47,8 @@ class Purchases:
             self._log.info("the NodePool is gone, its claim is not made", nodepool=planned.node_pool)
             return None
         claim = purchase.node_claim(planned, pool, name)
-        if annotations:
-            claim = nodes.with_metadata(claim, annotations={**claim.metadata.annotations, **annotations})
+        more = {**bought.note(planned, reason), **(annotations or {})}
+        claim = nodes.with_metadata(claim, annotations={**claim.metadata.annotations, **more})
         try:
             made = await self._client.create(claim)
         except AlreadyExists:

@@ -32,6 +32,9 @@ KEPT = frozenset(
         labels.REQUESTED_DRA_DRIVERS,
         labels.PRICE_OVERLAY_APPLIED,
         labels.CAPACITY_OVERLAY_APPLIED,
+        labels.BUFFER_POD,
+        labels.BUFFER_NAME,
+        labels.BUFFER_NAMESPACE,
         BIND_COMPLETED,
         "controller.kubernetes.io/pod-deletion-cost",
     }

@@ -19,6 +19,7 @@ COMMANDS = {
     "replay": "kubewright.cli.replay",
     "crds": "kubewright.cli.crds",
     "manifests": "kubewright.cli.manifests",
+    "takeover": "kubewright.cli.takeover",
     "catalogue": "kubewright.cli.catalogue",
     "version": "kubewright.cli.version",
 }

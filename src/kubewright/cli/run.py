@@ -129,7 +129,7 @@ def command(
     try:
         asyncio.run(
             operator.run(
-                options, _maker(cloud, options, fake_launch_seconds, fake_join_seconds, fake_state, fake_kubeconfig, known)
+                options, maker(cloud, options, fake_launch_seconds, fake_join_seconds, fake_state, fake_kubeconfig, known)
             )
         )
     finally:
@@ -137,7 +137,7 @@ def command(
     return 0
 
 
-def _maker(  # type: ignore[no-untyped-def]  # noqa: ANN202
+def maker(  # type: ignore[no-untyped-def]
     cloud: str, options: "Options", launch_s: float, join_s: float, state: Path | None, kubeconfig: str, known: "Catalogue"
 ):
     from kubewright.cloud import plugins  # noqa: PLC0415 (so that --help is quick)

@@ -242,6 +242,8 @@ _PROVIDER_FLAGS = (
     "subnet-refresh-interval",
     "aws-feature-gates",
 )
+PROVIDER_VARIABLES = tuple(name.upper().replace("-", "_") for name in _PROVIDER_FLAGS)
+"""Variables that the AWS provider reads."""
 _BY_NAME = {flag.name: flag for flag in (*FLAGS, *(_Flag(name, _text, PROVIDER) for name in _PROVIDER_FLAGS))}
 _NOT_FROM_ENVIRONMENT = frozenset(
     {

@@ -30,6 +30,7 @@ class Question:
         self.limits: list[Limit] = limits_of(parts.templates)
         self.machines: list[Machine] = machines_of(parts.templates, self.items, self.vectors, self.limits, node_usd)
         self.counts = [_count(item, plan.unplaced) for item in self.items]
+        self.mosts = self.counts
         self.stocks = stocks_of(parts.table, self.items, self.vectors)
         if not self.limits and all(is_movable(one) for item in self.items for one in item.classes):
             self._keep_to_rules()

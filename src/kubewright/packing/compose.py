@@ -2,14 +2,16 @@
 
 from msgspec.structs import replace
 
+from kubewright.packing import wishes as wanted
 from kubewright.packing.bound import bound
-from kubewright.packing.improve import improved
+from kubewright.packing.improve import cost, improved
+from kubewright.packing.wishes import Wishes
 from kubewright.settings import Packing, Settings
 from kubewright.solver.problem import Plan, Problem
 from kubewright.solver.reporter import Reporter
 from kubewright.solver.solve import solve
 
-_STEPS_A_POD = 10
+_STEPS_A_POD = 40
 _TO_PROVE = 5
 """A part in so many of the steps goes into the bound."""
 _LEAST = 1e-6
@@ -22,15 +24,16 @@ def plan(problem: Problem, settings: Settings | None = None, reporter: Reporter 
     `reporter` hears of the first-fit pass. Without settings it is first fit alone, without a bound. With first fit the bound is
     the fractional one, which takes a few hundredths of a second.
     """
-    found = solve(problem, reporter)
+    first = solve(problem, reporter)
     if settings is None:
-        return found
-    first = found.usd_per_hour
+        return first
+    wishes = wanted.of(settings)
     steps = budget(problem, settings)
+    found = first
     if steps:
-        found = improved(problem, found, steps)
-    least = bound(problem, found, steps // _TO_PROVE)
-    return weighed(replace(found, steps=steps, first_fit_usd_per_hour=first), least)
+        found = improved(problem, first, steps, wishes, bound(problem, first, 0, wishes.node_usd))
+    least = bound(problem, found, steps // _TO_PROVE, wishes.node_usd)
+    return weighed(replace(found, steps=steps, first_fit_usd_per_hour=cost(first, wishes)), least, wishes)
 
 
 def budget(problem: Problem, settings: Settings) -> int:
@@ -40,9 +43,10 @@ def budget(problem: Problem, settings: Settings) -> int:
     return max(settings.packing_steps, min(settings.packing_steps_most, _STEPS_A_POD * len(problem.pods)))
 
 
-def weighed(one: Plan, least: float) -> Plan:
+def weighed(one: Plan, least: float, wishes: Wishes) -> Plan:
     """`one` with `least` as its bound, and the gap that follows."""
-    cost = one.usd_per_hour + one.node_usd_per_hour
-    is_least = cost <= least * (1 + _LEAST)
-    gap = 0.0 if is_least or least <= 0 else cost / least - 1
-    return replace(one, bound_usd_per_hour=min(least, cost), gap=gap, optimal=is_least)
+    whole = cost(one, wishes)
+    is_least = whole <= least * (1 + _LEAST)
+    gap = 0.0 if is_least or least <= 0 else whole / least - 1
+    nodes = wishes.node_usd * len(one.claims)
+    return replace(one, bound_usd_per_hour=min(least, whole), gap=gap, optimal=is_least, node_usd_per_hour=nodes)

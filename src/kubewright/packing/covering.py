@@ -7,6 +7,8 @@ figures: bounds are made from the dual prices by a formula that holds for any pr
 from collections.abc import Mapping, Sequence
 
 _EPS = 1e-9
+_BLOCK = 100
+"""Columns priced at least before the best one enters; the next pivot goes on with those that follow."""
 
 
 class Column:
@@ -36,6 +38,7 @@ class Covering:
         """What is in the basis at each place; None is the row's own start."""
         self.pool: list[Column] = []
         self.pivots = 0
+        self._next = 0
 
     def duals(self) -> list[float]:
         """By row; a demand's is positive, that of what there is negative, but for rounding and before it has settled."""
@@ -67,7 +70,11 @@ class Covering:
                 slack = 1.0 if j >= self.demands else -1.0
                 if -slack * value < best:
                     best, entering = -slack * value, Column(0.0, {j: slack})
-            for column in self.pool:
+            for asked in range(len(self.pool)):
+                if entering is not None and asked >= _BLOCK:
+                    break
+                column = self.pool[self._next % len(self.pool)]
+                self._next += 1
                 gain = column.usd
                 for j, amount in column.amounts:
                     gain -= raw[j] * amount

@@ -7,22 +7,31 @@ made from it hold; plans made from it are checked by the solver when they are ca
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kubewright.api import aws_labels
+from kubewright.api import labels as names
 from kubewright.api.quantity import ONE
 from kubewright.catalogue.columns import bits
-from kubewright.scheduling.refusal import Refusal
+from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.scheduling.resources import NODES
 from kubewright.solver.classes import Ask, PodClass
 from kubewright.solver.templates import State, Template
+
+Pins = tuple[tuple[str, str], ...]
+"""(label key, the one value of it), by key."""
 
 
 class Item:
     """Pods of the same requests that ask the same of nodes, in any of the forms that relaxing allows."""
 
-    __slots__ = ("asks", "classes", "requests")
+    __slots__ = ("asks", "classes", "most", "pins", "requests")
 
-    def __init__(self, requests: Mapping[str, int], asks: tuple[Ask, ...]) -> None:
+    def __init__(self, requests: Mapping[str, int], asks: tuple[Ask, ...], pins: Pins = (), most: int = 0) -> None:
         self.requests = requests
         self.asks = asks
+        self.pins = pins
+        """Where they must go; none in bounds, which leave topology out."""
+        self.most = most
+        """How many pods of one class a machine takes; 0: as many as fit."""
         self.classes: list[PodClass] = []
 
 
@@ -97,17 +106,20 @@ def machines_of(
     vectors: Vectors,
     limits: Sequence[Limit] = (),
     node_usd: float = 0.0,
+    most_cpu: int = 0,
 ) -> list[Machine]:
     """Every machine that some item may go to, without those that another one beats; by price, then template and row.
 
-    `node_usd` is what a node costs an hour beyond its price.
+    `node_usd` is what a node costs an hour beyond its price; less than 0 to prefer many. Machines of more than `most_cpu`
+    (billionths; 0: no cap) count as exotic, but for pools that say themselves how large their machines are.
     """
     found: list[Machine] = []
     for index, template in enumerate(templates):
         affordable = template.affordable()
         if not isinstance(affordable, Refusal):
             mine = [(i, limit.resource) for i, limit in enumerate(limits) if limit.template == index]
-            found += _of_template(index, template, affordable & template.rows, items, vectors, mine, node_usd)
+            plain = plain_rows(template, most_cpu)
+            found += _of_template(index, template, affordable & template.rows, items, vectors, mine, node_usd, plain)
     found.sort(key=lambda m: (m.usd, m.template, m.row, m.reservation, m.allowed))
     kept: list[Machine] = []
     for one in found:
@@ -128,6 +140,34 @@ def _beats(other: Machine, one: Machine) -> bool:
     )
 
 
+_SIZED_BY = frozenset((names.INSTANCE_TYPE, aws_labels.INSTANCE_CPU, aws_labels.INSTANCE_SIZE, aws_labels.INSTANCE_MEMORY))
+"""Labels by which a NodePool says how large its machines are."""
+
+
+def plain_rows(template: Template, most_cpu: int) -> int:
+    """Rows that are bought without a pod that nothing else suits: not exotic, and of at most `most_cpu` (0: any)."""
+    columns = template.columns
+    if not most_cpu or _SIZED_BY & template.written.keys():
+        return columns.plain
+    return columns.plain & ~columns.capacity("cpu").more_than(most_cpu)
+
+
+def states_of(template: Template, item: Item) -> list[State]:
+    """What a machine of the template would be with such a pod on it, for every form of the pod."""
+    found: list[State] = []
+    for ask in item.asks:
+        state = template.start.with_ask(ask)
+        for key, value in item.pins:
+            if isinstance(state, State):
+                state = next((p.state for p in state.pins(key) if p.value == value), _NOWHERE)
+        if isinstance(state, State) and state not in found:
+            found.append(state)
+    return found
+
+
+_NOWHERE = Refusal(Because.LABEL, "", "", "")
+
+
 def _of_template(
     index: int,
     template: Template,
@@ -136,22 +176,20 @@ def _of_template(
     vectors: Vectors,
     limits: Sequence[tuple[int, str]],
     node_usd: float,
+    plain: int,
 ) -> list[Machine]:
     columns = template.columns
-    states: dict[int, State | Refusal] = {}
+    asking: dict[State, int] = {}
     fitting: dict[int, int] = {}
     for i, item in enumerate(items):
         for row in bits(template.fit.holding(item.requests) & rows):
             fitting[row] = fitting.get(row, 0) | 1 << i
-        for ask in item.asks:
-            if ask.id not in states:
-                states[ask.id] = template.start.with_ask(ask)
-    open_states = {ask: s for ask, s in states.items() if isinstance(s, State)}
-    asking = {ask: sum(1 << i for i, item in enumerate(items) if any(a.id == ask for a in item.asks)) for ask in open_states}
+        for state in states_of(template, item):
+            asking[state] = asking.get(state, 0) | 1 << i
     overhead = {row: group.overhead for group in template.daemons for row in bits(group.rows & rows)}
     best: dict[tuple[int, int, str], tuple[float, int]] = {}
     for kind in columns.kinds:
-        having = [(s.rows, asking[ask]) for ask, s in open_states.items() if kind.index in s.kinds]
+        having = [(s.rows, wanting) for s, wanting in asking.items() if kind.index in s.kinds]
         if not having:
             continue
         for row in bits(kind.rows & rows):
@@ -169,10 +207,10 @@ def _of_template(
     for (row, allowed, reservation), (usd, capacity) in best.items():
         extra = overhead.get(row, {})
         room = vectors.of({k: v - extra.get(k, 0) for k, v in columns.rows[row].allocatable.items()})
-        exotic = not columns.plain >> row & 1
+        exotic = not plain >> row & 1
         size = columns.rows[row].type.capacity
         uses = tuple((i, 1.0 if name == NODES else size.get(name, 0) / ONE) for i, name in limits)
-        found.append(Machine(index, row, usd + node_usd, room, allowed, reservation, capacity, exotic, uses))
+        found.append(Machine(index, row, max(usd + node_usd, usd / 20), room, allowed, reservation, capacity, exotic, uses))
     return found
 
 

@@ -3,7 +3,7 @@
 Prices may be anything: `bound.proven` scales them until they prove something, and packings that follow them are judged by cost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kubewright.packing.covering import Column, Covering
 from kubewright.packing.knapsack import Market
@@ -19,6 +19,10 @@ _GAP = 5e-4
 """Relative distance between what columns achieve and what is proven at which nothing more is to be gained."""
 
 
+Pattern = tuple[tuple[int, int], tuple[tuple[tuple[float, ...], int], ...]]
+"""(template, row) and (size, pods) of each kind of pod on such a machine."""
+
+
 class Mixes:
     """The cheapest mix of loads that covers the demand fractionally, its prices, and what they prove."""
 
@@ -29,10 +33,15 @@ class Mixes:
         machines: Sequence[Machine],
         stocks: Sequence[Stock] = (),
         limits: Sequence[Limit] = (),
+        mosts: Sequence[int] = (),
     ) -> None:
-        """`sizes` and `counts` are by item. Items without pods, or that nothing sold to everybody holds, cost 0."""
+        """`sizes` and `counts` are by item. Items without pods, or that nothing sold to everybody holds, cost 0.
+
+        `mosts` is how many pods of an item one machine may take.
+        """
         self.sizes = sizes
         self.counts = counts
+        self.mosts = [min(a, b) for a, b in zip(counts, mosts, strict=True)] if mosts else counts
         self.machines = [m for m in machines if not m.reservation]
         self.stocks = stocks
         self.limits = limits
@@ -54,6 +63,7 @@ class Mixes:
         self.covering = Covering([counts[i] for i in self.wanted], alone, within)
         self._place = {i: at for at, i in enumerate(self.wanted)}
         self.found: dict[int, tuple[Machine, dict[int, int]]] = {}
+        self.has_learned = False
         first = len(self.wanted) + len(limits)
         for stock in stocks:
             for i in self.wanted:
@@ -67,15 +77,39 @@ class Mixes:
         least: dict[int, float] = {}
         for m in self.machines:
             if m.allowed >> item & 1:
-                usd = _alone(m, self.sizes[item])
+                usd = _alone(m, self.sizes[item], self.mosts[item])
                 least[m.template] = min(usd, least.get(m.template, usd))
         return max(least.values()) if self.limits else min(least.values())
 
-    def learn(self, other: "Mixes") -> None:
-        """Begin with the loads that another one found, as far as there are pods for them."""
-        for machine, mix in other.found.values():
-            self._note(machine, {i: min(n, self.counts[i]) for i, n in mix.items() if self.counts[i]})
-        self.covering.settle(self.covering.pivots + 10 * len(self.wanted))
+    def learn(self, known: Iterable[Pattern]) -> None:
+        """Begin with loads that were found for other pods, as far as there are pods of these sizes for them here."""
+        items: dict[tuple[float, ...], list[int]] = {}
+        for i in self.wanted:
+            items.setdefault(tuple(self.sizes[i]), []).append(i)
+        machines = {(m.template, m.row): m for m in reversed(self.machines)}
+        grown = False
+        for (template, row), mix in known:
+            machine = machines.get((template, row))
+            if machine is None:
+                continue
+            here: dict[int, int] = {}
+            for size, pods in mix:
+                item = next((i for i in items.get(size, ()) if machine.allowed >> i & 1), None)
+                if item is not None and (most := min(pods, self.mosts[item])):
+                    here[item] = most
+            if here:
+                grown = True
+                self._note(machine, here)
+        if grown:
+            self.covering.settle(self.covering.pivots + 10 * len(self.wanted))
+            self.used += self.covering.pivots * (1 + len(self.covering.costs) ** 2 // 500)
+            self.has_learned = True
+
+    def patterns(self) -> list[Pattern]:
+        """The loads of the mix, by what pods are like and not which they are; for `learn`."""
+        return [
+            ((m.template, m.row), tuple(sorted((tuple(self.sizes[i]), n) for i, n in mix.items()))) for _, m, mix in self.loads()
+        ]
 
     def _note(self, machine: Machine, mix: dict[int, int]) -> None:
         amounts = {self._place[i]: float(n) for i, n in mix.items() if i in self._place}
@@ -89,11 +123,16 @@ class Mixes:
         """Generate columns for about `steps` more; a step is a machine looked at, or some thousand sums of the program."""
         if not self.wanted:
             return
-        pivot_cost = 1 + len(self.wanted) * len(self.wanted) // 2000
+        rows = len(self.covering.costs)
+        pivot_cost = 1 + rows * rows // 500 + min(len(self.covering.pool), 200) // 40
         last = self.used + steps
         asked, tolls, rates = self.prices, self.tolls, self.rates
         if self.stocks or self.limits:
             self.covering.settle(self.covering.pivots + max(1, steps // pivot_cost // 4))
+        if self.has_learned:
+            asked = list(self.prices)
+            for i, price in zip(self.wanted, self.covering.prices(), strict=True):
+                asked[i] = price
         smooth = _SMOOTH
         for _ in range(_ROUNDS):
             if self.used + len(self.machines) + pivot_cost > last:
@@ -158,7 +197,7 @@ class Mixes:
         for _, at in ranked[:_COLUMNS_A_ROUND]:
             machine = self.machines[at]
             self.used += 1
-            _, mix = market.whole(machine.room, machine.allowed, self.counts)
+            _, mix = market.whole(machine.room, machine.allowed, self.mosts)
             if not mix:
                 continue
             usd = machine.usd + sum(dual_tolls[i] * amount for i, amount in machine.uses if i < len(self.limits))
@@ -191,5 +230,6 @@ def resource_prices(
     return covering.prices()
 
 
-def _alone(machine: Machine, size: Sequence[float]) -> float:
-    return machine.usd / max(1, int(min(r / s for r, s in zip(machine.room, size, strict=True) if s > 0) + 1e-9))
+def _alone(machine: Machine, size: Sequence[float], most: int) -> float:
+    fitting = int(min(r / s for r, s in zip(machine.room, size, strict=True) if s > 0) + 1e-9)
+    return machine.usd / max(1, min(fitting, most))

@@ -16,10 +16,12 @@ _SINGLY = 200
 
 
 class Asked(Protocol):
-    """What there is to place and to buy."""
+    """What there is to place and to buy; `counts` are the pods by item, `mosts` how many of them one machine may take."""
 
     @property
     def counts(self) -> Sequence[int]: ...
+    @property
+    def mosts(self) -> Sequence[int]: ...
     @property
     def sizes(self) -> Sequence[Sequence[float]]: ...
     @property
@@ -47,7 +49,7 @@ def prove(
     reserved: list[tuple[Machine, float, float]] = []
     for at, machine in enumerate(asked.machines):
         values, _ = market.best(machine.room, machine.allowed)
-        worth = market.worth_at_most(values, machine.room, machine.allowed, counts)
+        worth = market.worth_at_most(values, machine.room, machine.allowed, asked.mosts)
         usd = machine.usd + sum(tolls[i] * amount for i, amount in machine.uses if i < len(tolls))
         if machine.reservation:
             reserved.append((machine, worth, usd))

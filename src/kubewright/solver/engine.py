@@ -14,13 +14,22 @@ from kubewright.scheduling.host_ports import clash
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.solver.claims import OpenClaim
 from kubewright.solver.classes import Ask, PodClass, Variant
-from kubewright.solver.filters import claim_may_pass, claim_passes, count_late
+from kubewright.solver.filters import claim_may_pass, claim_passes, count_late, would_count
 from kubewright.solver.nodes import NodeTable
 from kubewright.solver.refusals import no_company, no_domain, no_room, one_fits, too_many_volumes, topology_refusal
 from kubewright.solver.reporter import Reporter
 from kubewright.solver.reservations import Reservations
 from kubewright.solver.templates import State, Template
-from kubewright.solver.topology import Allowed, HostMasks, Rules, allowed, host_masks, host_room, rows_with_company
+from kubewright.solver.topology import (
+    Allowed,
+    HostMasks,
+    Rules,
+    allowed,
+    host_masks,
+    host_room,
+    rows_with_company,
+    stays_balanced,
+)
 
 NO_RULES = Rules((), (), (), one_at_a_time=False)
 FREE = HostMasks(-1, 0, -1, 0, fresh=True)

@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from kubewright.api import labels as names
 from kubewright.api.core import Node, NodeStatus, Taint, Toleration, TopologySpreadConstraint
-from kubewright.api.meta import LabelSelector, ObjectMeta
+from kubewright.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from kubewright.catalogue.types import Offering
 from kubewright.packing import plan
-from kubewright.settings import Packing, Settings
-from kubewright.solver.problem import StateNode
+from kubewright.settings import NodeCount, Packing, Settings
+from kubewright.solver.problem import SolverSettings, StateNode
 from kubewright.solver.solve import solve
 from tests.builders import S_TYPES, ask, instance_type, needs, node_pool, one_of, pod
 
@@ -29,7 +29,7 @@ def test_a_machine_that_is_dear_for_its_size_is_not_filled() -> None:
 
 
 def test_a_claim_still_names_every_type_that_holds_its_pods() -> None:
-    better = plan(ask(mixed(), types=LARGE_IS_DEAR), IMPROVE)
+    better = plan(ask(mixed(), types=LARGE_IS_DEAR), replace(IMPROVE, packing_node_cpu=0))
     assert all("x64" in claim.instance_types for claim in better.claims)
 
 
@@ -118,7 +118,48 @@ def test_room_on_a_node_that_stands_is_used_before_anything_is_bought() -> None:
     assert 0 < better.bound_usd_per_hour <= better.usd_per_hour < first.usd_per_hour
 
 
-def test_where_reserved_capacity_is_sold_the_plan_is_first_fits() -> None:
+def test_machines_above_the_cap_are_named_only_for_pods_that_need_them() -> None:
+    better = plan(ask([*mixed(), pod("large", "50")], types=LARGE_IS_DEAR), IMPROVE)
+    assert not better.unplaced
+    assert [c.pods for c in better.claims if "x64" in c.instance_types and "default/large" not in c.pods] == []
+
+
+def test_a_pool_that_says_how_large_its_machines_are_is_not_capped() -> None:
+    pool = node_pool(requirements=(needs(names.INSTANCE_TYPE, "x64", "s2"),))
+    better = plan(ask(mixed(), [pool], types=LARGE_IS_DEAR), IMPROVE)
+    assert any("x64" in c.instance_types for c in better.claims)
+
+
+def test_no_node_takes_more_of_a_workload_than_the_share() -> None:
+    owner = (OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web", uid="u-1", controller=True),)
+    wanted = [replace(p, metadata=replace(p.metadata, owner_references=owner)) for p in mixed(24)]
+    for share, most in ((0.25, 6), (0.5, 12)):
+        better = plan(ask(wanted, types=LARGE_IS_DEAR), replace(IMPROVE, packing_workload_share=share))
+        assert not better.unplaced
+        assert max(len(c.pods) for c in better.claims) <= most
+
+
+def test_what_a_node_costs_beyond_its_price_makes_for_fewer_nodes() -> None:
+    asked = ask(mixed(), types=LARGE_IS_DEAR)
+    dear = plan(asked, replace(IMPROVE, packing_node_usd=1.0))
+    assert len(dear.claims) < len(plan(asked, IMPROVE).claims)
+    assert dear.node_usd_per_hour == len(dear.claims)
+    assert dear.bound_usd_per_hour <= dear.usd_per_hour + dear.node_usd_per_hour <= dear.first_fit_usd_per_hour
+
+
+def test_fewer_or_more_nodes_within_a_share_of_the_least_cost() -> None:
+    asked = ask(mixed(), types=LARGE_IS_DEAR)
+    cheapest = plan(asked, IMPROVE)
+    fewer, more = (
+        plan(asked, replace(IMPROVE, packing_nodes=which, packing_nodes_within=0.05))
+        for which in (NodeCount.FEWER, NodeCount.MORE)
+    )
+    assert len(fewer.claims) <= len(cheapest.claims) <= len(more.claims)
+    assert len(fewer.claims) < len(more.claims)
+    assert max(fewer.usd_per_hour, more.usd_per_hour) <= 1.05 * cheapest.usd_per_hour + 1e-9
+
+
+def test_reserved_capacity_is_used_as_first_fit_uses_it_and_the_rest_is_improved() -> None:
     key = "example.com/reservation-id"
     reserved = Offering(
         {
@@ -129,11 +170,20 @@ def test_where_reserved_capacity_is_sold_the_plan_is_first_fits() -> None:
         0.0001,
         reservation_capacity=2,
     )
-    types = tuple(replace(t, offerings=(*t.offerings, reserved)) if t.name == "s8" else t for t in LARGE_IS_DEAR)
-    asked = ask(mixed(30), types=types)
-    better = plan(asked, IMPROVE)
-    assert better.claims == solve(asked).claims
-    assert better.bound_usd_per_hour <= better.usd_per_hour
+    sold = {names.CAPACITY_TYPE: one_of(names.CAPACITY_TYPE, "on-demand", "spot", names.RESERVED)}
+    types = tuple(
+        replace(t, offerings=(*t.offerings, reserved), requirements={**t.requirements, **sold}) if t.name == "s8" else t
+        for t in LARGE_IS_DEAR
+    )
+    elsewhere = [pod(f"q{i:02}", "1", "1Gi", node_selector={names.ZONE: "b"}) for i in range(20)]
+    known = SolverSettings(well_known_labels=frozenset((key,)))
+    asked = ask([*mixed(30), *elsewhere], types=types, settings=known)
+    first, better = solve(asked), plan(asked, IMPROVE)
+    held = [[c.pods for c in one.claims if key in c.requirements and c.requirements[key].values] for one in (first, better)]
+    assert held[0] == held[1]
+    assert len(held[0]) == 2
+    assert better.usd_per_hour < first.usd_per_hour
+    assert 0 < better.bound_usd_per_hour <= better.usd_per_hour
 
 
 def test_an_exotic_machine_is_not_bought_for_being_cheap() -> None:

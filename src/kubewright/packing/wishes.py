@@ -1,0 +1,71 @@
+"""What people want of plans besides a low price."""
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from kubewright.api.core import Pod
+from kubewright.api.quantity import ONE
+from kubewright.settings import Settings
+from kubewright.solver.classes import PodClass
+from kubewright.solver.problem import StateNode
+
+
+class Cap(NamedTuple):
+    workload: str
+    most: int
+    """Pods of the workload that one new node may take."""
+
+
+class Wishes(NamedTuple):
+    node_usd: float = 0.0
+    """What a node costs an hour beyond its price: licences, agents."""
+    most_cpu: int = 0
+    """Largest machine, in billionths of a cpu, that is bought for pods that a smaller one takes; 0: any."""
+    share: float = 1.0
+    """Largest share of a workload's pods on one new node."""
+    nodes: str = ""
+    """"fewer" or "more": what to choose among plans whose cost is within `within`; "": the cheapest."""
+    within: float = 0.0
+    """Share of the best cost."""
+
+    def caps(self, classes: Sequence[PodClass], nodes: Iterable[StateNode]) -> dict[int, Cap]:
+        """By index of a class; classes of workloads that may be on one node are left out.
+
+        A workload is what one controller owns, its pods on `nodes` included; pods without a controller are none.
+        """
+        if self.share >= 1:
+            return {}
+        sizes: dict[str, int] = {}
+        for one in classes:
+            if owner := _owner(one.pods[0]):
+                sizes[owner] = sizes.get(owner, 0) + len(one.pods)
+        for place in nodes:
+            for pod in place.pods:
+                if (owner := _owner(pod)) in sizes:
+                    sizes[owner] += 1
+        found: dict[int, Cap] = {}
+        for one in classes:
+            owner = _owner(one.pods[0])
+            size = sizes.get(owner, 0)
+            if size > 1 and (most := max(1, ceil(self.share * size))) < size:
+                found[one.index] = Cap(owner, most)
+        return found
+
+
+NONE = Wishes()
+
+
+def of(settings: Settings) -> Wishes:
+    return Wishes(
+        settings.packing_node_usd,
+        settings.packing_node_cpu * ONE,
+        settings.packing_workload_share,
+        settings.packing_nodes.value,
+        settings.packing_nodes_within,
+    )
+
+
+def _owner(pod: Pod) -> str:
+    """UID of the pod's controller, "" if it has none; pods of one class have the same."""
+    return next((o.uid for o in pod.metadata.owner_references if o.controller), "")

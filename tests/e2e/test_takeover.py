@@ -174,3 +174,27 @@ def tainted(plane: Plane) -> list[str]:
         for node in items(plane, NODES)
         if any(taint["key"] == "karpenter.sh/disrupted" for taint in node["spec"].get("taints", ()))
     ]
+
+
+def test_a_shadow_beside_karpenter_keeps_the_score_of_both_and_writes_nothing(plane: Plane) -> None:
+    with Karpenter(plane, env=LED), Kubewright(plane, cloud="kwok", flags=("--shadow",)) as shadow:
+        plane.create(NODEPOOLS, pool())
+        deploy(plane, 5 * ON_A_NODE)
+        eventually(lambda: ready(plane) == 5 * ON_A_NODE)
+        eventually(lambda: settled(plane, 5))
+        score = eventually(lambda: (found := json.loads(shadow.page("/shadow")))["kubewright"]["bought"]["nodes"] and found)
+        assert score["kubewright"]["bought"] == pytest.approx(score["cluster"]["bought"])
+        assert score["cluster"]["bought"]["nodes"] == 5
+        scale(plane, 0)
+        eventually(lambda: json.loads(shadow.page("/shadow"))["kubewright"]["removed"]["nodes"] == 5)
+        eventually(lambda: json.loads(shadow.page("/shadow"))["cluster"]["removed"]["nodes"] == 5, within_s=90)
+        assert 'kubewright_shadow_nodes{by="kubewright",what="removed"} 5.0' in shadow.page()
+        assert "kubewright (would have)" in shadow.page("/shadow.txt")
+        writers = {
+            field["manager"]
+            for path in (NODES, NODECLAIMS, NODEPOOLS, NODECLASSES, "/api/v1/events", "/api/v1/pods", LEASE.rpartition("/")[0])
+            for one in items(plane, path)
+            for field in one["metadata"].get("managedFields", ())
+        }
+        assert "karpenter" in writers
+        assert not [name for name in writers if "kubewright" in name]

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import msgspec
 from aiohttp import web
@@ -11,6 +11,8 @@ from kubewright.errors import ConfigError
 from kubewright.metrics.registry import CONTENT_TYPE, Registry
 
 Checks = Mapping[str, Callable[[], bool]]
+Page = Callable[[], tuple[str, bytes]]
+"""Content type and body, made when it is asked for."""
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -30,11 +32,12 @@ async def serve(
     metrics_port: int = 8080,
     health_port: int = 8081,
     before_scrape: Callable[[], None] = lambda: None,
+    pages: Mapping[str, Page] | None = None,
 ) -> AsyncIterator[Ports]:
     """Serve while the context lasts. `host` "" means all addresses; port 0 means any.
 
     `ready`, `alive`: name → check; /readyz and /healthz answer 200 when all hold, else 500 naming those that do not.
-    `before_scrape` brings gauges up to date that depend on the time.
+    `before_scrape` brings gauges up to date that depend on the time. `pages` are served beside /metrics, by path.
 
     Raises:
         ConfigError: a port is taken.
@@ -57,11 +60,22 @@ async def serve(
         return _answer(ready)
 
     async with contextlib.AsyncExitStack() as stack:
-        opened_metrics = await stack.enter_async_context(_site({"/metrics": metrics}, host, metrics_port, "--metrics-port"))
+        beside = {path: _handler(page) for path, page in (pages or {}).items()}
+        opened_metrics = await stack.enter_async_context(
+            _site({"/metrics": metrics, **beside}, host, metrics_port, "--metrics-port")
+        )
         opened_health = await stack.enter_async_context(
             _site({"/healthz": livez, "/readyz": readyz}, host, health_port, "--health-probe-port")
         )
         yield Ports(opened_metrics, opened_health)
+
+
+def _handler(page: Page) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handler(_: web.Request) -> web.Response:
+        kind, body = page()
+        return web.Response(body=body, content_type=kind, charset="utf-8")
+
+    return handler
 
 
 def _answer(checks: Checks) -> web.Response:

@@ -19,10 +19,11 @@ from kubewright.kube.http import HttpClient
 from kubewright.kube.instruments import ClientMetrics
 from kubewright.kube.leases import LeaderElector
 from kubewright.metrics import Registry
-from kubewright.metrics.server import serve
+from kubewright.metrics.server import Page, serve
 from kubewright.operator.neighbours import look_out
 from kubewright.operator.operator import Operator
 from kubewright.operator.options import Options
+from kubewright.operator.shadow import ReadOnly, Shadow
 from kubewright.records.directory import Directory
 from kubewright.records.keeper import Keeper
 
@@ -48,7 +49,10 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
     client = HttpClient(connection, qps=options.kube_client_qps, burst=options.kube_client_burst, hooks=hooks)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(client.close)
-        wary = not options.take_over and not options.shadow
+        if options.shadow:
+            await _run_shadow(options, client, clock, make_provider, registry)
+            return
+        wary = not options.take_over
         if wary:
             await look_out(client)
         provider = await make_provider(client, clock)
@@ -68,6 +72,33 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
         else:
             work = operator.run()
         await until_signalled(work)
+
+
+async def _run_shadow(
+    options: Options, client: KubeClient, clock: Clock, make_provider: MakeProvider, registry: Registry
+) -> None:
+    """Decide and write nothing, without a lease; say at the end how it would have gone."""
+    reading = ReadOnly(client)
+    provider = await make_provider(reading, clock)
+    try:
+        shadow = Shadow(reading, provider, options.settings, clock, registry)
+        pages: dict[str, Page] = {
+            "/shadow": lambda: ("application/json", shadow.as_json()),
+            "/shadow.txt": lambda: ("text/plain", shadow.as_table().encode()),
+        }
+        serving = serve(
+            registry,
+            ready=shadow.ready_checks,
+            metrics_port=options.metrics_port,
+            health_port=options.health_probe_port,
+            pages=pages,
+        )
+        async with serving:
+            await until_signalled(shadow.run())
+        for line in shadow.as_table().splitlines():
+            structlog.get_logger("kubewright.shadow").info(line)
+    finally:
+        await provider.close()
 
 
 def _keeper(options: Options, clock: Clock) -> Keeper | None:

@@ -1,85 +1,149 @@
-"""`kubewright explain`: why a pod waits, or why it goes where it goes."""
+"""`kubewright explain`: why a pod waits or goes where it goes; why a node is what it is, and why it stays."""
 
-import asyncio
-import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kubewright.cli import saved, stock
-from kubewright.errors import ConfigError, KubeError
+from kubewright.cli import stock
+from kubewright.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-
-    from kubewright.clock import Clock
-    from kubewright.cloud.aws.catalogue import Catalogue
-    from kubewright.cloud.provider import CloudProvider
+    from kubewright.cli.looking import Look
+    from kubewright.explain.node import NodeStory
     from kubewright.explain.why import Explanation
-    from kubewright.kube.client import KubeClient
-    from kubewright.operator import Options
-    from kubewright.solver.problem import Snapshot, SolverSettings
 
-PATIENCE_S = 30.0
-"""How long the API server may take to list everything."""
+F = TypeVar("F", bound=Callable[..., Any])
+_TAKES_FLAGS = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
-@click.group("explain", short_help="Say why a pod has no node, or why this one.")
+@click.group("explain", short_help="Say why a pod has no node, why a node is what it is, and why it stays.")
 def command() -> None:
-    """Say why a pod has no node, which constraints conflict, and what the nearest fix is.
+    """Say why a pod has no node, which constraints conflict, and what the nearest fix is; why a node has its type and price, what
+    the cloud chose, and why the node stays.
 
     \b
     On the cluster of your kubeconfig:  kubewright explain pod shop/web-1
-    From files:                         kubectl get -o yaml -A pods,nodes,... > cluster.yaml
+                                        kubewright explain node ip-10-0-1-23.us-west-2.compute.internal
+                                        kubewright explain nodeclaim general-7xk2p
+    In the sandbox:                     kubewright sandbox --serve, and in another shell
+                                        KUBECONFIG=kubewright-sandbox.kubeconfig kubewright explain pod shop/web-1
+    From files:                         kubectl get -o yaml -A pods,nodes,nodeclaims,nodepools,ec2nodeclasses,daemonsets,\\
+                                        poddisruptionbudgets,persistentvolumeclaims > cluster.yaml
                                         kubewright explain pod shop/web-1 -f cluster.yaml
     From a record of a pass:            kubewright explain pod shop/web-1 --record FILE
+
+    Nothing is changed anywhere. -o json prints all of it for programs.
     """  # noqa: D301 (click wants the control character)
 
 
-@command.command("pod", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def _of_a_cluster(function: F) -> F:
+    """The options that say which cluster is meant, and how to print."""
+    for option in (
+        click.argument("flags", nargs=-1, type=click.UNPROCESSED),
+        click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True),
+        stock.option,
+        click.option(
+            "--cloud", default=None, help="aws, or fake-ec2. [default: aws; fake-ec2 with -f and for the sandbox's kubeconfig]"
+        ),
+        click.option(
+            "-f",
+            "--filename",
+            "files",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            help="Saved objects instead of a cluster.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("pod", context_settings=_TAKES_FLAGS)
 @click.argument("pod", metavar="NAMESPACE/NAME")
-@click.option(
-    "-f", "--filename", "files", multiple=True, type=click.Path(path_type=Path), help="Saved objects instead of a cluster."
-)
 @click.option("--record", type=click.Path(path_type=Path), help="A record that `kubewright run --record` wrote.")
-@click.option("--cloud", default=None, help="aws, or fake-ec2 for clusters of the sandbox. [default: aws; with -f the catalogue]")
-@stock.option
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
-def pod_command(
-    pod: str,
-    files: tuple[Path, ...],
-    record: Path | None,
-    cloud: str | None,
-    catalogue: Path | None,
-    output: str,
-    flags: tuple[str, ...],
-) -> int:
+@_of_a_cluster
+def pod_command(pod: str, record: Path | None, output: str, **which: Any) -> int:
     """Explain one pod. FLAGS are those of `kubewright run` that planning depends on, such as --preference-policy.
 
-    Nothing is changed anywhere. Exit code 0 if the pod has a place or will get one, 1 if it waits.
+    For a pod that waits: how the instance types of each NodePool dwindle, constraint by constraint, and who asked for it; the
+    smallest set of constraints that cannot be met together; the changes that would let it in, smallest first, each tried out.
+
+    Exit code: 0 if the pod has a place or will get one, 1 if it waits, 2 if the cluster or the pod cannot be found.
     """
-    from kubewright import logs  # noqa: PLC0415 (so that --help is quick)
-    from kubewright.explain import why  # noqa: PLC0415
+    from kubewright.explain import why  # noqa: PLC0415 (so that --help is quick)
 
     if pod.count("/") > 1 or not pod.strip("/"):
         raise ConfigError(f"found {pod!r}; write NAMESPACE/NAME, or NAME for the namespace default")
     key = pod if "/" in pod else f"default/{pod}"
-    if record is not None:
-        told = _from_record(record, key)
-    else:
-        close = logs.configure(level="error", outputs=("stderr",))
-        try:
-            told = asyncio.run(_from_cluster(key, files, cloud, catalogue, flags))
-        finally:
-            close()
+    told = _from_record(record, key) if record is not None else _explain(_look(which), key)
     click.echo(told.as_json().decode() if output == "json" else why.text(told))
     return 0 if told.placed else 1
 
 
+@command.command("node", context_settings=_TAKES_FLAGS)
+@click.argument("name", metavar="NAME")
+@_of_a_cluster
+def node_command(name: str, output: str, **which: Any) -> int:
+    """Explain one node. FLAGS are those of `kubewright run` that disruption depends on.
+
+    What it was bought for, what each constraint removed of the instance types, the cheapest that were left and the runner-up,
+    what the cloud chose of them; and why it stays: which pod, which PodDisruptionBudget, which budget and when that next opens,
+    or what would be saved and why that is not worth it.
+
+    Exit code: 0, or 1 if the node is about to go, 2 if the cluster or the node cannot be found.
+    """
+    return _node(name, output, which, claim=False)
+
+
+@command.command("nodeclaim", context_settings=_TAKES_FLAGS)
+@click.argument("name", metavar="NAME")
+@_of_a_cluster
+def nodeclaim_command(name: str, output: str, **which: Any) -> int:
+    """Explain one NodeClaim, as `kubewright explain node` does; it need not have a machine yet.
+
+    Exit code: 0, or 1 if it is about to go, 2 if the cluster or the NodeClaim cannot be found.
+    """
+    return _node(name, output, which, claim=True)
+
+
+def _look(which: dict[str, Any]) -> "Look":
+    from kubewright.cli import looking  # noqa: PLC0415
+
+    return looking.look(looking.Wanted(**which))
+
+
+def _node(name: str, output: str, which: dict[str, Any], *, claim: bool) -> int:
+    from kubewright.explain import node  # noqa: PLC0415
+
+    told = _story(_look(which), name, claim=claim)
+    click.echo(told.as_json().decode() if output == "json" else node.text(told))
+    return 1 if told.going else 0
+
+
+def _story(seen: "Look", name: str, *, claim: bool) -> "NodeStory":
+    from kubewright.cli.looking import some  # noqa: PLC0415
+    from kubewright.disruption.decisions import decide  # noqa: PLC0415
+    from kubewright.disruption.memory import Memory  # noqa: PLC0415
+    from kubewright.explain import node  # noqa: PLC0415
+    from kubewright.lifecycle import orders, state  # noqa: PLC0415
+
+    known = node.find(seen.snapshot, name, claim=claim)
+    if known is None:
+        if claim and name in seen.claims:
+            return node.unlaunched(seen.claims[name], seen.snapshot, seen.solver)
+        there = sorted(seen.claims) if claim else node.names_of(seen.snapshot, claims=False)
+        raise ConfigError(f"no {'NodeClaim' if claim else 'Node'} {name} in the cluster; there are: {some(there)}")
+    ordered = (n for n in seen.snapshot.nodes if n.claim is not None and orders.order_of(n.claim) is not None)
+    memory = Memory(queued=frozenset(map(state.provider_id, ordered)))
+    decisions = decide(seen.snapshot, seen.settings, seen.snapshot.now, memory, seen.solver)
+    return node.story(known, seen.snapshot, decisions, seen.solver)
+
+
 def _from_record(path: Path, key: str) -> "Explanation":
     from kubewright import records  # noqa: PLC0415
+    from kubewright.cli.looking import some  # noqa: PLC0415
     from kubewright.explain.why import explain  # noqa: PLC0415
 
     try:
@@ -89,116 +153,26 @@ def _from_record(path: Path, key: str) -> "Explanation":
             f"--record: found {str(path)!r}, which cannot be read ({error.strerror}); write another path"
         ) from error
     if all(p.key != key for p in record.problem.pods):
-        raise ConfigError(f"{path}: no pod {key} in this pass; write one of {_some(p.key for p in record.problem.pods)}")
+        raise ConfigError(f"{path}: no pod {key} in this pass; write one of {some(p.key for p in record.problem.pods)}")
     return explain(record.problem, record.plan, key)
 
 
-async def _from_cluster(
-    key: str, files: tuple[Path, ...], cloud: str | None, catalogue: Path | None, flags: tuple[str, ...]
-) -> "Explanation":
-    from kubewright import operator  # noqa: PLC0415
-    from kubewright.clock import Clock  # noqa: PLC0415
-    from kubewright.kube import config  # noqa: PLC0415
-    from kubewright.kube.http import HttpClient  # noqa: PLC0415
-    from kubewright.operator.deciding import solver_settings  # noqa: PLC0415
-    from kubewright.state.mirror import Mirror  # noqa: PLC0415
-
-    options = operator.parse(flags, os.environ)
-    clock = Clock()
-    connection = None if files else config.load(options.kubeconfig, options.context)
-    where = connection.server if connection is not None else "the files"
-    client: KubeClient = HttpClient(connection) if connection is not None else saved.load(files)
-    try:
-        provider = await _provider(cloud or ("fake-ec2" if files else "aws"), client, clock, options, stock.load(catalogue))
-        try:
-            mirror = Mirror(client, provider, clock)
-            watching = asyncio.create_task(mirror.run())
-            try:
-                async with asyncio.timeout(PATIENCE_S):
-                    await _first(mirror.wait_synced(), watching)
-                await mirror.refresh_pools()
-                snapshot = mirror.snapshot(clock.now())
-            except TimeoutError as error:
-                late = ", ".join(i.kind.RESOURCE.plural for i in mirror.informers if not i.synced)
-                raise ConfigError(
-                    f"{where}: no list of {late} within {PATIENCE_S:.0f} s; see that the server answers and may be read from"
-                ) from error
-            finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
-        finally:
-            await provider.close()
-    except KubeError as error:
-        raise ConfigError(f"cannot read the cluster at {where}: {error}") from error
-    finally:
-        await client.close()
-    return _explain(snapshot, solver_settings(options.settings, provider), key)
-
-
-async def _first(work: "Coroutine[None, None, None]", watching: "asyncio.Task[None]") -> None:
-    """Wait for `work`, but not past the end of the watch that it depends on."""
-    waiting = asyncio.create_task(work)
-    await asyncio.wait({waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
-    if watching.done():
-        waiting.cancel()
-        await watching
-    await waiting
-
-
-async def _provider(cloud: str, client: "KubeClient", clock: "Clock", options: "Options", known: "Catalogue") -> "CloudProvider":
-    from kubewright.cloud.aws.provider import AwsProvider  # noqa: PLC0415
-
-    if cloud == "fake-ec2":
-        from kubewright.sim.ec2 import FakeEc2, Faults  # noqa: PLC0415
-
-        ec2 = FakeEc2(clock, faults=Faults(call_s=0.0), region=await _region(client, known), known=known)
-        return AwsProvider(ec2, client, clock, options.settings, ec2.settings, known=known)
-    if cloud == "aws":
-        from kubewright.cloud.aws import settings  # noqa: PLC0415
-        from kubewright.cloud.aws.boto import BotoApi, region  # noqa: PLC0415
-
-        aws = settings.read(options.provider, region())
-        return AwsProvider(BotoApi(aws.region), client, clock, options.settings, aws, known=known)
-    raise ConfigError(f"--cloud: found {cloud!r}; write aws or fake-ec2")
-
-
-async def _region(client: "KubeClient", known: "Catalogue") -> str:
-    """The region whose zones the NodeClasses' subnets are in; the sandbox's when they name none."""
-    from kubewright.api.aws import EC2NodeClass  # noqa: PLC0415
-    from kubewright.sim.plane import selling_region  # noqa: PLC0415
-
-    for node_class in (await client.list(EC2NodeClass)).items:
-        for subnet in node_class.status.subnets:
-            for name in sorted(known.regions):
-                if subnet.zone.startswith(name):
-                    return name
-            raise ConfigError(
-                f"EC2NodeClass {node_class.name}: its subnets are in {subnet.zone}, of which the catalogue knows nothing; "
-                "make one with kubewright catalogue refresh, and name it with --catalogue"
-            )
-    return selling_region(known)
-
-
-def _explain(snapshot: "Snapshot", settings: "SolverSettings", key: str) -> "Explanation":
+def _explain(seen: "Look", key: str) -> "Explanation":
+    from kubewright.cli.looking import some  # noqa: PLC0415
     from kubewright.explain.why import Explanation, explain, explain_ignored  # noqa: PLC0415
+    from kubewright.packing import plan  # noqa: PLC0415
     from kubewright.solver.select import select  # noqa: PLC0415
-    from kubewright.solver.solve import solve  # noqa: PLC0415
 
+    snapshot = seen.snapshot
     for place in snapshot.nodes:
         if any(p.key == key for p in place.pods) and place.node is not None:
             return Explanation(key, f"node {place.node.name}", notes=("It runs there already.",))
-    chosen = select(snapshot, settings)
+    chosen = select(snapshot, seen.solver)
     pending = next((p for p in snapshot.pods if p.key == key), None)
     if pending is None:
-        raise ConfigError(f"no pod {key} in the cluster; pods that wait: {_some(p.key for p in snapshot.pods)}")
+        raise ConfigError(f"no pod {key} in the cluster; pods that wait: {some(p.key for p in snapshot.pods)}")
     if key in chosen.ignored:
         return explain_ignored(chosen.problem, pending, chosen.ignored[key])
     if all(p.key != key for p in chosen.problem.pods):
         return Explanation(key, "", reasons=("kube-scheduler has not called it unschedulable, so no node is planned for it.",))
-    return explain(chosen.problem, solve(chosen.problem), key)
-
-
-def _some(keys: "Iterable[str]") -> str:
-    listed = sorted(keys)
-    more = f" and {len(listed) - 5} others" if len(listed) > 5 else ""
-    return (", ".join(listed[:5]) or "none") + more
+    return explain(chosen.problem, plan(chosen.problem, seen.settings), key)

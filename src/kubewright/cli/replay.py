@@ -20,9 +20,10 @@ MOST_SHOWN = 40
 def command(files: tuple[Path, ...], output: str) -> int:
     """Solve recorded passes again, with the settings they were made with, and say whether the same comes out.
 
-    FILE is a record, or a directory of records. Records are made by `kubewright run --record DIR` and `kubewright sandbox --record
-    DIR`; they hold what scheduling reads of the cluster, and no annotations, environment or Secrets. A record replays to the same
-    bytes on every machine; where it does not, this kubewright decides otherwise than the one that made it, and the table says how.
+    FILE is a record, or a directory of records. Records are made by `kubewright run --record DIR` and by
+    `kubewright sandbox --record DIR`; they hold what scheduling reads of the cluster, and no annotations beyond that, no
+    environment and no Secrets. A record replays to the same bytes on every machine; where it does not, this kubewright decides
+    otherwise than the one that made it, and the table says how.
 
     \b
     What did a pass think?        kubewright explain pod shop/web-1 --record FILE

@@ -111,7 +111,9 @@ def _grouped(found: Sequence[Narrowing]) -> Iterator[Narrowing]:
             yield replace(first, pools=tuple(n for one in group for n in one.pools), steps=steps)
 
 
-class _Funnel:
+class Funnel:
+    """The rows that are left, and what each constraint removed, in instance types."""
+
     def __init__(self, template: Template) -> None:
         self.template = template
         self.rows = template.columns.every
@@ -130,7 +132,7 @@ class _Funnel:
 
 def _narrow(template: Template, one: PodClass, problem: Problem) -> Narrowing:
     columns = template.columns
-    funnel = _Funnel(template)
+    funnel = Funnel(template)
     own = f"NodePool {template.name}"
     pod = f"Pod {one.pods[0].key}"
     requirements: dict[str, Requirement] = {}

@@ -10,8 +10,7 @@ import yaml
 
 from kubewright import records
 from kubewright.api.crds import CRDS
-from kubewright.cli import explain as command
-from kubewright.cli import saved
+from kubewright.cli import looking, saved
 from kubewright.clock import Clock
 from kubewright.errors import Forbidden
 from kubewright.settings import Settings
@@ -183,7 +182,7 @@ def test_on_a_live_cluster(kubewright: Shell, tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_answer(kubewright: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(looking, "PATIENCE_S", 0.3)
     kubeconfig = tmp_path / "kubeconfig"
     write_kubeconfig(kubeconfig, "http://127.0.0.1:9")
     done = kubewright("explain", "pod", "shop/web", "--cloud", "fake-ec2", "--kubeconfig", kubeconfig)

@@ -2,14 +2,15 @@
 
     PYTHONPATH=src:. python -m benchmarks.trace                  300 nodes, 100 % → 25 % → 60 %, 20 minutes each
     PYTHONPATH=src:. python -m benchmarks.trace --nodes 30       a first look
-    PYTHONPATH=src:. python -m benchmarks.trace --faithful       the model beside Karpenter 1.14.1 itself, a short trace on the real
-                                                                 plane; needs Go once, takes about eight minutes
+    PYTHONPATH=src:. python -m benchmarks.trace --faithful       the model beside Karpenter 1.14.1 itself, short traces on the real
+                                                                 plane; needs Go once, takes eight minutes a seed
     ... --seed 2 --consolidate-after 1m --budget 5%              other traces
     ... -o results.json                                          every figure
 
 Both sides are the whole operator on the pretend cluster and the fake EC2, with the same pods, machines, prices, budgets and
-consolidateAfter, and both start from nothing. The side "reference" decides on disruption by the model in `reference.py`, step by step as the
-reference does, and buys by first fit, as the reference does; the side "kubewright" is what `kubewright run` does by default.
+consolidateAfter, and both start from nothing. The side "reference" decides on disruption by the model in `reference.py`, step by
+step as the reference does, and buys by first fit, as the reference does; the side "kubewright" is what `kubewright run` does by
+default.
 
 $·h is what all machines cost from start to end; evictions are pods that were told to go for the sake of a node; launches are
 machines bought; pending is how long pods were without a node, added up over all pods.
@@ -19,12 +20,13 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from benchmarks.trace import real, stage
 from benchmarks.trace.ledger import Account
@@ -51,14 +53,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=stage.SIDES, action="append", help="one side alone")
     parser.add_argument("--faithful", action="store_true", help="hold the model against Karpenter itself")
+    parser.add_argument("--runs", type=int, default=3, help="of --faithful, each with a seed of its own (3)")
     parser.add_argument("-o", "--output", type=Path, help="write every figure as JSON")
     asked = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     if asked.faithful:
-        found = {
-            "Karpenter": real.play(SHORT, stage.SETTLE_SHORT),
-            "its model": stage.play(SHORT, "reference", stage.SETTLE_SHORT, kwok=True),
-        }
+        found = {}
+        for seed in range(asked.seed, asked.seed + asked.runs):
+            shape = replace(SHORT, seed=seed)
+            found[f"Karpenter, seed {seed}"] = real.play(shape, stage.SETTLE_SHORT)
+            found[f"its model, seed {seed}"] = stage.play(shape, "reference", stage.SETTLE_SHORT, kwok=True)
     else:
         shape = Shape(
             nodes=asked.nodes,
@@ -75,7 +79,8 @@ def main() -> int:
             sys.stderr.write(f"{side}: {shape.length} of cluster time in {time.monotonic() - start:.0f} s\n")
     print(table(found))
     if asked.faithful:
-        print(nearness(found["Karpenter"], found["its model"]))
+        accounts = list(found.values())
+        print(nearness(accounts[::2], accounts[1::2]))
     if asked.output:
         asked.output.write_text(json.dumps(msgspec.to_builtins(found), indent=2) + "\n", encoding="utf-8")
     if set(found) != set(stage.SIDES):
@@ -102,15 +107,19 @@ def table(found: Mapping[str, Account]) -> str:
     return "\n".join(lines)
 
 
-def nearness(real_one: Account, model: Account) -> str:
-    """How far the model is from what it models: nodes at each beat, money, evictions."""
-    pairs = list(zip(real_one.nodes, model.nodes, strict=False))
-    off = [abs(a - b) / max(a, 1) for a, b in pairs]
-    return (
-        f"nodes at each of {len(pairs)} beats: {sum(off) / len(off):.1%} off on average, {max(off):.1%} at most\n"
-        f"  Karpenter {' '.join(str(a) for a, _ in pairs)}\n  its model {' '.join(str(b) for _, b in pairs)}\n"
-        f"money {model.usd / real_one.usd - 1:+.1%}, evictions {model.evictions / max(real_one.evictions, 1) - 1:+.1%}"
-    )
+def nearness(theirs: Sequence[Account], models: Sequence[Account]) -> str:
+    """How far the model is from what it models, over all runs: nodes at each beat, money, evictions, launches."""
+    pairs = [(a, b) for one, model in zip(theirs, models, strict=True) for a, b in zip(one.nodes, model.nodes, strict=False)]
+    off = sum(abs(a - b) for a, b in pairs) / sum(a for a, _ in pairs)
+    lines = [
+        f"nodes at {len(pairs)} beats: {off:.1%} off on average, {sum(b for _, b in pairs) / sum(a for a, _ in pairs) - 1:+.1%} in sum"
+    ]
+    for one, model in zip(theirs, models, strict=True):
+        lines += [f"  Karpenter {' '.join(map(str, one.nodes))}", f"  its model {' '.join(map(str, model.nodes))}"]
+    for name in ("usd", "evictions", "launches"):
+        real_sum, model_sum = (sum(getattr(one, name) for one in side) for side in (theirs, models))
+        lines.append(f"{name}: {real_sum:.2f} and {model_sum:.2f}, {model_sum / max(real_sum, 1e-9) - 1:+.1%}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

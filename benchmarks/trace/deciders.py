@@ -16,7 +16,7 @@ from kubewright.disruption.decisions import Decisions
 from kubewright.disruption.memory import Memory
 from kubewright.disruption.reasons import Class, Reason
 from kubewright.disruption.validation import Rejected
-from kubewright.lifecycle import claims, state
+from kubewright.lifecycle import state
 from kubewright.solver.problem import Problem, Snapshot, SolverSettings
 from kubewright.solver.select import select
 from kubewright.solver.solve import solve
@@ -97,14 +97,11 @@ class Reference:
 
 
 def fingerprint(snapshot: Snapshot) -> int:
-    """Of what the reference takes for a change: bindings, nodes that come, go or are marked, pools. Source: 7.5."""
+    """Of what the reference takes for a change: bindings, nodes that come, go or are marked, pools; not Consolidatable. Source: 7.5."""
     nodes = tuple(
         (state.name(n), n.marked_for_deletion, state.is_initialized(n), tuple(p.key for p in n.pods)) for n in snapshot.nodes
     )
-    settled = tuple(
-        state.name(n) for n in snapshot.nodes if n.claim is not None and claims.is_set(n.claim, claims.CONSOLIDATABLE)
-    )
-    return hash((nodes, settled, tuple((p.node_pool.name, p.node_pool.metadata.generation) for p in snapshot.pools)))
+    return hash((nodes, tuple((p.node_pool.name, p.node_pool.metadata.generation) for p in snapshot.pools)))
 
 
 def _command(move: Move, method: str, now: datetime) -> Command:

@@ -41,6 +41,32 @@ class FeatureGates(msgspec.Struct, frozen=True):
     capacity_buffer: bool = False
 
 
+class PriceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of people's own price list: what matching machines cost them, and how far that goes. See `catalogue.prices`."""
+
+    name: str = ""
+    instance_type: str = ""
+    """"" for every type (of the family); with a family and a bound, the size that is counted in."""
+    family: str = ""
+    """What stands before the dot in a type's name; "" for every family."""
+    zone: str = ""
+    capacity_type: str = "on-demand"
+    usd_per_hour: float | None = None
+    """Of one machine."""
+    discount: float | None = None
+    """Share of the list price that is not paid: 0.28 is 28 %."""
+    up_to_instances: float | None = None
+    """Reserved instances: so many machines have the price, further ones the list price."""
+    up_to_usd_per_hour: float | None = None
+    """A savings plan: so many dollars an hour are spent at the price, what is beyond at the list price."""
+    paid_anyway: bool = False
+    """Used or not, it is paid: choosing counts it as free."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self.up_to_instances is not None or self.up_to_usd_per_hour is not None
+
+
 class DisruptionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How willing the operator is to move pods; the NodePools' own settings stand above it."""
 
@@ -87,5 +113,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """By which share of the least cost a plan with fewer, or more, nodes may be dearer."""
     vm_memory_overhead_percent: float = 0.075
     """Share of a machine's memory that the hypervisor keeps (AWS)."""
+    prices: tuple[PriceRow, ...] = ()
+    """People's own prices and commitments; of several rows that match, the first counts."""
     feature_gates: FeatureGates = FeatureGates()
     disruption: DisruptionSettings = DisruptionSettings()

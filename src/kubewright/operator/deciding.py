@@ -8,6 +8,7 @@ from kubewright.operator import spread
 from kubewright.packing import plan
 from kubewright.scheduling.refusal import Refusal
 from kubewright.settings import Settings
+from kubewright.solver.committed import commitments_of
 from kubewright.solver.problem import Plan, Problem, Snapshot, SolverSettings
 from kubewright.solver.select import select
 
@@ -22,6 +23,7 @@ def solver_settings(settings: Settings, provider: CloudProvider) -> SolverSettin
         feature_gates=settings.feature_gates,
         well_known_labels=provider.well_known_labels,
         label_aliases=provider.label_aliases,
+        commitments=commitments_of(settings.prices),
     )
 
 

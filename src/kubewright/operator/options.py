@@ -8,13 +8,15 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 
 from kubewright.api import duration, quantity
+from kubewright.catalogue import prices
 from kubewright.errors import ConfigError
 from kubewright.operator import spread
-from kubewright.settings import FeatureGates, MinValuesPolicy, Packing, PreferencePolicy, Settings
+from kubewright.settings import FeatureGates, MinValuesPolicy, Packing, PreferencePolicy, PriceRow, Settings
 
 LOG_LEVELS = ("", "debug", "info", "error")
 STEPS_PER_S = 20_000
@@ -152,6 +154,16 @@ def _scheduler_config(value: str) -> str:
     return value
 
 
+def _prices(value: str) -> tuple[PriceRow, ...]:
+    try:
+        return prices.read(Path(value).read_text(encoding="utf-8"), value)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ValueError(f"price file {value}: it cannot be read ({reason})") from None
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
 def _one_of(*allowed: str) -> Callable[[str], str]:
     def read(value: str) -> str:
         if value not in allowed:
@@ -197,6 +209,7 @@ FLAGS: Sequence[_Flag] = (
     _Flag("ignore-dra-requests", _boolean, "settings.ignore_dra_requests", is_boolean=True),
     _Flag("scheduler-config", _scheduler_config, "settings.scheduler_config"),
     _Flag("feature-gates", _gates, "settings.feature_gates"),
+    _Flag("price-file", _prices, "settings.prices"),
     _Flag("packing", _packing, "settings.packing"),
     _Flag("packing-budget", _seconds_of_steps, "settings.packing_steps"),
     _Flag("freeze", _boolean, "settings.disruption.frozen", is_boolean=True),
@@ -248,7 +261,7 @@ _BY_NAME = {flag.name: flag for flag in (*FLAGS, *(_Flag(name, _text, PROVIDER) 
 _NOT_FROM_ENVIRONMENT = frozenset(
     {
         *("kubeconfig", "context", "packing", "packing-budget", "record", "record-files", "record-bytes", "take-over", "shadow"),
-        *("freeze", "consolidation-balance", "settled-after", "drift-surge", "drift-failed-joins"),
+        *("freeze", "consolidation-balance", "price-file", "settled-after", "drift-surge", "drift-failed-joins"),
     }
 )
 """Too general as bare variables (KUBECONFIG is read by the client); ours have the prefix KUBEWRIGHT_."""

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from kubewright.api.labels import HOSTNAME
-from kubewright.catalogue.columns import bits
+from kubewright.catalogue.columns import NO_PRICE, bits
 from kubewright.scheduling.host_ports import clash
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.solver.claims import OpenClaim
 from kubewright.solver.classes import Ask, PodClass, Variant
+from kubewright.solver.committed import Committed
 from kubewright.solver.filters import claim_may_pass, claim_passes, count_late, would_count
 from kubewright.solver.nodes import NodeTable
 from kubewright.solver.refusals import no_company, no_domain, no_room, one_fits, too_many_volumes, topology_refusal
@@ -98,6 +99,8 @@ class Engine:
         self.table = table
         self.templates = templates
         self.reservations = reservations
+        self.committed: Committed | None = None
+        """Set where there are commitments to use up."""
         self.relax_min_values = relax_min_values
         self.reporter = reporter
         self.claims: list[OpenClaim] = []
@@ -316,9 +319,7 @@ class Engine:
         Reserved machines come first. A claim that has one keeps it where that is strict; one begun without never gets one.
         """
         reservations = self.reservations
-        if reservations is None:
-            return claim.most(state, progress.requests, wanted, within)
-        if claim.held or not claim.placed:
+        if reservations is not None and (claim.held or not claim.placed):
             pods, rows = claim.most(state, progress.requests, wanted, within & reservations.rows(claim.index, state))
             if pods:
                 claim.held = reservations.named(state, rows)
@@ -327,13 +328,39 @@ class Engine:
                 return pods, rows
             if claim.held and reservations.strict:
                 return 0, 0
-        columns = state.template.columns
-        sold = columns.offered(k for k in state.kinds if not columns.kinds[k].reservation)
-        pods, rows = claim.most(state, progress.requests, wanted, within & sold)
-        if pods and claim.held:
+        if self.committed is not None and not claim.held:
+            found = self._fill_committed(self.committed, progress, claim, state, wanted, within)
+            if found is not None:
+                return found
+        pods, rows = claim.most(state, progress.requests, wanted, within & self._sold_to_all(state))
+        if pods and claim.held and reservations is not None:
             reservations.release(claim.index)
             claim.held = frozenset()
         return pods, rows
+
+    def _fill_committed(
+        self, committed: Committed, progress: Progress, claim: OpenClaim, state: State, wanted: int, within: int
+    ) -> tuple[int, int] | None:
+        """The same on machines of a commitment; None if the claim is none of one and should not become one."""
+        held = committed.holding(claim.index)
+        if held is None and claim.placed:
+            return None
+        pods, rows = claim.most(state, progress.requests, wanted, within & self._sold_to_all(state)) if held is None else (0, 0)
+        kinds = tuple(k for k in state.kinds if not state.template.columns.kinds[k].reservation)
+        listed = state.template.columns.cheapest(rows, kinds) / pods if pods else NO_PRICE
+        for index, mask in committed.choices(claim.index, state):
+            pods, rows = claim.most(state, progress.requests, wanted, within & mask)
+            if pods and (held is not None or committed.cheapest(index, claim.index, state, rows).usd / pods < listed):
+                committed.hold(index, claim.index, state, rows)
+                return pods, rows
+        return None if held is None else (0, 0)
+
+    def _sold_to_all(self, state: State) -> int:
+        """Rows that are for sale without a reservation."""
+        if self.reservations is None:
+            return state.rows
+        columns = state.template.columns
+        return columns.offered(k for k in state.kinds if not columns.kinds[k].reservation)
 
     def _settle_on_claim(self, progress: Progress, claim: OpenClaim, state: State, rows: int, pods: int) -> None:
         one = progress.one
@@ -388,6 +415,8 @@ class Engine:
                     assert self.reservations is not None
                     claim.held = self.reservations.named(best.state, claim.rows)
                     self.reservations.hold(claim.index, claim.held)
+                elif self.committed is not None and (index := self.committed.holding(claim.index)) is not None:
+                    self.committed.hold(index, claim.index, best.state, claim.rows)
 
     def _holds_all(self, claim: OpenClaim, state: State) -> bool:
         """Whether the claim could be fixed to `state` and still keep what it was promised: types, minValues, reservations."""
@@ -396,12 +425,11 @@ class Engine:
 
     def _left_of(self, claim: OpenClaim, state: State) -> int:
         """The claim's rows once it is fixed to `state`."""
-        if self.reservations is None:
-            return claim.rows & state.rows
-        if claim.held:
+        if claim.held and self.reservations is not None:
             return claim.rows & self.reservations.rows(claim.index, state)
-        columns = state.template.columns
-        return claim.rows & state.rows & columns.offered(k for k in state.kinds if not columns.kinds[k].reservation)
+        if self.committed is not None and self.committed.holding(claim.index) is not None:
+            return claim.rows & next((mask for _, mask in self.committed.choices(claim.index, state)), 0)
+        return claim.rows & state.rows & self._sold_to_all(state)
 
     def _on_new(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway, most: int) -> int:
         for template in self.templates:

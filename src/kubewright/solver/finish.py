@@ -11,6 +11,7 @@ from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.scheduling.requirement import Requirement
 from kubewright.scheduling.requirements import add
 from kubewright.solver.claims import OpenClaim
+from kubewright.solver.committed import COMMITMENT, Committed
 from kubewright.solver.problem import PlannedClaim
 
 MAX_INSTANCE_TYPES = 600
@@ -19,7 +20,9 @@ MAX_INSTANCE_TYPES = 600
 _SIMULATED = (names.HOSTNAME, names.REGISTERED, names.INITIALIZED)
 
 
-def finished(claim: OpenClaim, well_known: frozenset[str], *, strict: bool) -> PlannedClaim | Refusal:
+def finished(
+    claim: OpenClaim, well_known: frozenset[str], *, strict: bool, committed: Committed | None = None
+) -> PlannedClaim | Refusal:
     """The claim as it is to be created; a refusal when cutting its type list broke minValues and that is not allowed."""
     template, state = claim.template, claim.state
     columns = template.columns
@@ -36,7 +39,16 @@ def finished(claim: OpenClaim, well_known: frozenset[str], *, strict: bool) -> P
     kept = 0
     price = NO_PRICE
     listed: set[str] = set()
-    for usd, row in columns.by_price(kinds):
+    priced = columns.by_price(kinds)
+    commitment = committed.holding(claim.index) if committed is not None else None
+    if committed is not None and commitment is not None:
+        covered = committed.bought(claim.index, state, claim.rows)
+        kinds = tuple(sorted({c.kind for c in covered}))
+        priced = [(c.usd, c.row) for c in covered]
+        zone = committed.rows[commitment].zone
+        if zone:
+            add(requirements, Requirement(names.ZONE, frozenset((zone,))))
+    for usd, row in priced:
         if not claim.rows >> row & 1:
             continue
         price = min(price, usd)
@@ -68,7 +80,8 @@ def finished(claim: OpenClaim, well_known: frozenset[str], *, strict: bool) -> P
         node_pool=template.name,
         requirements={key: requirements[key] for key in sorted(requirements)},
         labels=_labels(template.labels, requirements, well_known),
-        annotations={**(pool.metadata.annotations or {}), **_overlays_applied(columns, kept, kinds)},
+        annotations={**(pool.metadata.annotations or {}), **_overlays_applied(columns, kept, kinds)}
+        | ({COMMITMENT: committed.rows[commitment].name} if committed is not None and commitment is not None else {}),
         taints=template.taints,
         startup_taints=pool.spec.startup_taints or (),
         requests=dict(sorted(claim.all_requests().items())),

@@ -29,7 +29,7 @@ from kubewright.api.quantity import Resources
 from kubewright.catalogue.types import InstanceType
 from kubewright.scheduling.refusal import Refusal
 from kubewright.scheduling.requirement import Requirement
-from kubewright.settings import FeatureGates, MinValuesPolicy, PreferencePolicy
+from kubewright.settings import FeatureGates, MinValuesPolicy, PreferencePolicy, PriceRow
 
 
 class StateNode(msgspec.Struct, frozen=True):
@@ -102,6 +102,8 @@ class SolverSettings(msgspec.Struct, frozen=True):
     """Spread given to pods that write none, with a selector deduced per pod. Source: spec/scheduling 6.10."""
     reserved_strict: bool = True
     """Whether a claim that has a machine of a reservation may not give it up to hold more pods. Source: 5.8."""
+    commitments: tuple[PriceRow, ...] = ()
+    """Reserved instances and savings plans; what runs has used them up first."""
 
 
 class Problem(msgspec.Struct, frozen=True):

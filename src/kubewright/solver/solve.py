@@ -9,6 +9,7 @@ from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.settings import MinValuesPolicy
 from kubewright.solver.build import Parts
 from kubewright.solver.classes import PodClass, by_constraint, by_priority, by_size, by_tightness
+from kubewright.solver.committed import Committed
 from kubewright.solver.engine import NO_RULES, Engine, Leeway, Progress
 from kubewright.solver.finish import finished
 from kubewright.solver.problem import Plan, PlannedClaim, Problem
@@ -104,6 +105,8 @@ def attempt(
         spread_out=spread_out,
         present=parts.topology.present,
     )
+    if settings.commitments:
+        engine.committed = Committed(problem)
     left = engine.run(sorted(parts.classes, key=order))
     left = engine.pin_and_resume(left)
     if lenient and not parts.topology.balanced():
@@ -119,7 +122,7 @@ def attempt(
         reservations.settle(engine.claims)
     claims: list[PlannedClaim] = []
     for claim in engine.claims:
-        one = finished(claim, parts.well_known, strict=not relax)
+        one = finished(claim, parts.well_known, strict=not relax, committed=engine.committed)
         if isinstance(one, Refusal):
             for cls, start, end in claim.placed:
                 unplaced.update((pod.key, (one,)) for pod in cls.pods[start:end])

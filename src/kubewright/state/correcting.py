@@ -9,22 +9,25 @@ from kubewright.api.karpenter import NodeOverlay, NodePool
 from kubewright.api.validation import Vocabulary
 from kubewright.catalogue.corrections import Corrections
 from kubewright.catalogue.overlays import Offered, Verdict, judge
+from kubewright.catalogue.prices import own_prices
 from kubewright.catalogue.types import InstanceType
 from kubewright.cloud.provider import CloudProvider
+from kubewright.settings import PriceRow
 from kubewright.solver.problem import Pool
 
 
 class Correcting:
     """Remembers what was judged last, so that a look-up of unchanged lists costs nothing."""
 
-    def __init__(self, provider: CloudProvider) -> None:
+    def __init__(self, provider: CloudProvider, prices: Sequence[PriceRow] = ()) -> None:
+        """`prices` are people's own; NodeOverlays correct what these make of the cloud's."""
         self._vocabulary = Vocabulary(
             labels.WELL_KNOWN | provider.well_known_labels,
             validation.AWS.domains,
             {**labels.ALIASES, **provider.label_aliases},
             validation.AWS.values,
         )
-        self._corrections = Corrections(self._vocabulary.well_known, self._vocabulary.aliases)
+        self._corrections = Corrections(self._vocabulary.well_known, self._vocabulary.aliases, own_prices(prices))
         self._judged: tuple[object, ...] = ()
         self._lists: Sequence[Offered] = ()
         """Kept alive, so that identities in `_judged` stay theirs."""

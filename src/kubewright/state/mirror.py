@@ -77,7 +77,8 @@ class Mirror:
         failed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         """`settings` say which alpha kinds are watched; `failed` hears of errors that the provider should not have raised."""
-        gates = (settings or Settings()).feature_gates
+        settings = settings or Settings()
+        gates = settings.feature_gates
         self._provider = provider
         self._clock = clock
         self._failed = failed
@@ -94,7 +95,7 @@ class Mirror:
             (kind.RESOURCE.group, kind.RESOURCE.kind): Informer(client, kind) for kind in node_class_types(provider)
         }
         self.node_overlays = Informer(client, NodeOverlay) if gates.node_overlay else None
-        self.correcting = Correcting(provider)
+        self.correcting = Correcting(provider, settings.prices)
         self.buffers = (
             Buffers(client, self.surroundings["replica_sets"], self.surroundings["stateful_sets"])
             if gates.capacity_buffer

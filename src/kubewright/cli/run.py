@@ -59,6 +59,8 @@ def _default(field: str) -> str:
             return str(not value).lower()
         case "settings.packing_steps", int():
             return duration.show(timedelta(seconds=value / STEPS_PER_S))
+        case "settings.prices", _:
+            return "no file; YAML, JSON or CSV with prices and commitments of your own, see docs/prices.md"
         case "settings.feature_gates", _:
             gates = msgspec.structs.asdict(value)
             return ", ".join(f"{''.join(w.title() for w in k.split('_'))}={str(v).lower()}" for k, v in gates.items())

@@ -13,6 +13,7 @@ from kubewright.packing.prices import Mixes, resource_prices
 from kubewright.packing.proof import prove
 from kubewright.packing.stock import stocks_of
 from kubewright.solver.build import Parts
+from kubewright.solver.committed import relief
 from kubewright.solver.problem import Plan, Problem
 
 _SAFE = 1 - 1e-7
@@ -75,7 +76,8 @@ def bound(problem: Problem, plan: Plan, steps: int, node_usd: float = 0.0) -> fl
     """
     if not plan.claims:
         return 0.0
-    return best_bound(Question(Parts(problem), plan, node_usd), steps)[0]
+    # Commitments may make a plan cheaper than list prices allow, by this much at most.
+    return max(0.0, best_bound(Question(Parts(problem), plan, node_usd), steps)[0] - relief(problem))
 
 
 def best_bound(question: Question, steps: int) -> tuple[float, list[float]]:

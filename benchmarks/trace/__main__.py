@@ -2,8 +2,8 @@
 
     PYTHONPATH=src:. python -m benchmarks.trace                  300 nodes, 100 % → 25 % → 60 %, 20 minutes each
     PYTHONPATH=src:. python -m benchmarks.trace --nodes 30       a first look
-    PYTHONPATH=src:. python -m benchmarks.trace --faithful       the model beside Karpenter 1.14.1 itself, short traces on the real
-                                                                 plane; needs Go once, takes eight minutes a seed
+    PYTHONPATH=src:. python -m benchmarks.trace --faithful       the model beside Karpenter 1.14.1 itself on the real plane: short
+                                                                 traces, eight minutes each; needs Go once
     ... --seed 2 --consolidate-after 1m --budget 5%              other traces
     ... -o results.json                                          every figure
 
@@ -110,10 +110,9 @@ def table(found: Mapping[str, Account]) -> str:
 def nearness(theirs: Sequence[Account], models: Sequence[Account]) -> str:
     """How far the model is from what it models, over all runs: nodes at each beat, money, evictions, launches."""
     pairs = [(a, b) for one, model in zip(theirs, models, strict=True) for a, b in zip(one.nodes, model.nodes, strict=False)]
-    off = sum(abs(a - b) for a, b in pairs) / sum(a for a, _ in pairs)
-    lines = [
-        f"nodes at {len(pairs)} beats: {off:.1%} off on average, {sum(b for _, b in pairs) / sum(a for a, _ in pairs) - 1:+.1%} in sum"
-    ]
+    there, modelled = sum(a for a, _ in pairs), sum(b for _, b in pairs)
+    off = sum(abs(a - b) for a, b in pairs) / there
+    lines = [f"nodes at {len(pairs)} beats: {off:.1%} off on average, {modelled / there - 1:+.1%} in sum"]
     for one, model in zip(theirs, models, strict=True):
         lines += [f"  Karpenter {' '.join(map(str, one.nodes))}", f"  its model {' '.join(map(str, model.nodes))}"]
     for name in ("usd", "evictions", "launches"):

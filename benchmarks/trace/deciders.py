@@ -97,7 +97,8 @@ class Reference:
 
 
 def fingerprint(snapshot: Snapshot) -> int:
-    """Of what the reference takes for a change: bindings, nodes that come, go or are marked, pools; not Consolidatable. Source: 7.5."""
+    """Of what the reference takes for a change: bindings, nodes that come, go or are marked, pools. Source: 7.5."""
+    # Not whether a node has become Consolidatable.
     nodes = tuple(
         (state.name(n), n.marked_for_deletion, state.is_initialized(n), tuple(p.key for p in n.pods)) for n in snapshot.nodes
     )

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from kubewright.api import labels as names
 from kubewright.api.karpenter import NodeClaim, NodeClaimStatus
 from kubewright.api.meta import ObjectMeta
-from kubewright.settings import PriceRow
+from kubewright.packing import plan
+from kubewright.settings import Packing, PriceRow, Settings
 from kubewright.solver.committed import COMMITMENT, relief
 from kubewright.solver.problem import SolverSettings, StateNode
 from kubewright.solver.solve import solve
@@ -61,11 +62,11 @@ row_sets = st.lists(
 def test_no_commitment_is_used_beyond_what_is_left_and_every_pod_has_its_place(count, rows, kinds):
     nodes = tuple(running(f"n{i}", kind) for i, kind in enumerate(kinds))
     problem = planned(count, *rows, nodes=nodes)
-    plan = solve(problem)
-    assert plan == solve(problem)
-    assert plan.unplaced == {}
+    found = solve(problem)
+    assert found == solve(problem)
+    assert found.unplaced == {}
     for row in rows:
-        mine = [c for c in plan.claims if c.annotations.get(COMMITMENT) == row.name]
+        mine = [c for c in found.claims if c.annotations.get(COMMITMENT) == row.name]
         if row.up_to_instances is not None:
             others = [r for r in rows[: rows.index(row)] if r.up_to_usd_per_hour is None]
             there = kinds.count("s4") if row.zone in ("", "a") and not others else 0
@@ -75,26 +76,35 @@ def test_no_commitment_is_used_beyond_what_is_left_and_every_pod_has_its_place(c
                 assert all(c.requirements[names.ZONE].values == {row.zone} for c in mine)
         elif not row.paid_anyway:
             assert sum(c.usd_per_hour for c in mine) <= row.up_to_usd_per_hour + 1e-9
-    assert plan.usd_per_hour == pytest.approx(sum(c.usd_per_hour for c in plan.claims))
+    assert found.usd_per_hour == pytest.approx(sum(c.usd_per_hour for c in found.claims))
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 12), row_sets)
 def test_what_is_saved_is_no_more_than_the_commitments_can_save(count, rows):
     problem = planned(count, *rows)
-    plan = solve(problem)
+    found = solve(problem)
     at_list = sum(
-        min(LIST[name] for name in c.instance_types) if COMMITMENT in c.annotations else c.usd_per_hour for c in plan.claims
+        min(LIST[name] for name in c.instance_types) if COMMITMENT in c.annotations else c.usd_per_hour for c in found.claims
     )
-    assert at_list - plan.usd_per_hour <= relief(problem) + 1e-9
+    assert at_list - found.usd_per_hour <= relief(problem) + 1e-9
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 30), row_sets)
+def test_an_improved_plan_is_never_dearer_and_no_plan_undercuts_the_bound(count, rows):
+    problem = planned(count, *rows)
+    first, better = solve(problem), plan(problem, Settings(packing=Packing.IMPROVE, packing_steps=2000))
+    assert better.usd_per_hour <= first.usd_per_hour + 1e-9
+    assert better.bound_usd_per_hour <= better.usd_per_hour + 1e-9
 
 
 def test_reserved_instances_are_filled_first_then_list_price():
-    plan = solve(planned(6, instances(2)))
-    mine = [c for c in plan.claims if COMMITMENT in c.annotations]
+    found = solve(planned(6, instances(2)))
+    mine = [c for c in found.claims if COMMITMENT in c.annotations]
     assert [(c.instance_types, c.usd_per_hour, len(c.pods)) for c in mine] == [(("s4",), 0.1, 2)] * 2
     assert all(c.requirements[names.CAPACITY_TYPE].values == {"on-demand"} for c in mine)
-    (rest,) = [c for c in plan.claims if COMMITMENT not in c.annotations]
+    (rest,) = [c for c in found.claims if COMMITMENT not in c.annotations]
     assert rest.usd_per_hour == LIST["s4"]
 
 
@@ -113,14 +123,14 @@ def test_what_runs_and_what_is_on_its_way_has_used_it_up():
 
 def test_a_dear_machine_is_not_begun_for_a_small_discount():
     dear = PriceRow(name="gpu", instance_type="s16", discount=0.05, up_to_instances=5)
-    plan = solve(planned(1, dear))
-    assert [c.instance_types[0] for c in plan.claims] == ["s2"]
+    found = solve(planned(1, dear))
+    assert [c.instance_types[0] for c in found.claims] == ["s2"]
 
 
 def test_a_savings_plan_covers_everything_until_it_is_spent():
     row = PriceRow(name="plan", discount=0.5, up_to_usd_per_hour=0.25)
-    plan = solve(planned(3, row, cpu="3", pool=node_pool(requirements=(*ON_DEMAND, needs(names.INSTANCE_TYPE, "s4")))))
-    assert sorted(c.usd_per_hour for c in plan.claims) == [0.1, 0.1, 0.2]
+    found = solve(planned(3, row, cpu="3", pool=node_pool(requirements=(*ON_DEMAND, needs(names.INSTANCE_TYPE, "s4")))))
+    assert sorted(c.usd_per_hour for c in found.claims) == [0.1, 0.1, 0.2]
 
 
 def test_what_is_paid_anyway_wins_over_spot():

@@ -24,6 +24,7 @@ DIFFERENCES = {
     "reference-invalid": "its placement breaks a rule of Kubernetes; without the pods that do, it places no more than we do",
     "min-domains-shared": "it counts spreads that differ only in minDomains or node filter as one (6.3 [Q]); these pods have one",
     "first-term-domains": "it counts the domains of the first of several required terms; with that term alone we place as many",
+    "reference-uncounted": "it does not count pods on claims whose labels are open, so it goes beyond its own skew (6.5 [Q])",
     "limits-order": "without limits we place these pods too, and within them we place others instead",
 }
 """Differences on purpose, by name; each is proven for the very pods it excuses, see `excuse`."""
@@ -120,10 +121,11 @@ def excuse(
         answered = oracle.answer(other)
         if len(placed(answered) - {pod for pod, _ in violations(other, answered)}) <= len(mine):
             return "order-of-equals"
-    if wrong:
-        rest = {**asked, "objects": [o for o in asked["objects"] if o["kind"] != "Pod" or _key(o) not in wrong]}
-        if len(placed(oracle.answer(rest))) <= len(placed(answer(rest))):
-            return "reference-invalid"
+    if wrong and _no_more_without(oracle, asked, wrong, every_domain=False):
+        return "reference-invalid"
+    uncounted = {pod for pod, _ in violations(asked, oracle.answer(asked), every_domain=True)}
+    if uncounted - wrong and _no_more_without(oracle, asked, uncounted, every_domain=True):
+        return "reference-uncounted"
     if all(_shares_a_spread(asked, pod) for pod in missing):
         return "min-domains-shared"
     simpler = {**asked, "objects": [_with_first_term(o) for o in asked["objects"]]}
@@ -133,6 +135,21 @@ def excuse(
     if boundless != asked["objects"] and mine - theirs and set(missing) <= placed(answer({**asked, "objects": boundless})):
         return "limits-order"
     return ""
+
+
+def _no_more_without(oracle: Oracle, asked: Mapping[str, Any], wrong: set[str], *, every_domain: bool) -> bool:
+    """Whether the reference places, rightly, no more than we do once the pods that it places wrongly are gone."""
+    gone = set(wrong)
+    for _ in range(_AGAIN):
+        rest = {**asked, "objects": [o for o in asked["objects"] if o["kind"] != "Pod" or _key(o) not in gone]}
+        theirs = oracle.answer(rest)
+        now_wrong = {pod for pod, _ in violations(rest, theirs, every_domain=every_domain)}
+        if len(placed(theirs) - now_wrong) <= len(placed(answer(rest))):
+            return True
+        if not now_wrong:
+            return False
+        gone |= now_wrong
+    return False
 
 
 def _in_other_order(asked: Mapping[str, Any], seed: int) -> dict[str, Any]:

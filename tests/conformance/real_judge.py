@@ -9,27 +9,33 @@ included, that then stay pending are counted and nothing more, for no plan can f
 """
 
 import argparse
+import json
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from kubewright.api.core import Pod
 from kubewright.scheduling.resources import pod_requests
 from tests.conformance.adapter import answer
+from tests.conformance.judge import for_reference
 from tests.conformance.problems import ARCH, CT, HOST, POOL, TYPE, ZONE, problem
+from tests.conformance.problems.features import NOT_ON_A_PLANE
+from tests.conformance.validator.amounts import machine
 from tests.plane.plane import NODE_ANNOTATION, NODE_ANNOTATION_VALUE, Plane
 from tests.plane.waiting import eventually
 
 J = dict[str, Any]
+T = TypeVar("T")
 NODES, NAMESPACES = "/api/v1/nodes", ("default", "other")
 _NOW = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 _MERGE = "application/merge-patch+json"
 _GATE = "kubewright.test/wait"
-_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "": 1}
 
 
 class Outcome(NamedTuple):
@@ -44,14 +50,17 @@ def judge(plane: Plane, seed: int, *, memory: float = 1.0, late: bool = False) -
 
     New nodes have `memory` times what was planned; with `late` DaemonSets come last.
     """
-    asked, _ = problem(seed)
+    asked = for_reference(problem(seed, without=NOT_ON_A_PLANE)[0])
     planned = answer(asked)
     assert not planned.get("error"), planned
     by_kind: dict[str, list[J]] = {}
     for one in asked["objects"]:
         by_kind.setdefault(one["kind"], []).append(one)
     places: dict[str, list[str]] = {n["name"]: n["pods"] for n in planned["existingNodes"]}
-    nodes = [_ready(n["metadata"]["name"], n["metadata"]["labels"], n["status"], []) for n in by_kind.get("Node", ())]
+    nodes = [
+        _ready(n["metadata"]["name"], n["metadata"]["labels"], n["status"], n["spec"].get("taints", []))
+        for n in by_kind.get("Node", ())
+    ]
     rng = random.Random(seed)
     for index, new in enumerate(planned["newNodes"]):
         name = f"new-{index}"
@@ -79,7 +88,8 @@ def clear(plane: Plane) -> None:
         plane.request("DELETE", f"/api/v1/namespaces/{namespace}/pods", _NOW)
         plane.request("DELETE", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", _NOW)
     plane.request("DELETE", "/api/v1/persistentvolumes", _NOW)
-    plane.request("DELETE", "/apis/storage.k8s.io/v1/storageclasses", _NOW)
+    for kind in ("storage.k8s.io/v1/storageclasses", "storage.k8s.io/v1/csinodes", "node.k8s.io/v1/runtimeclasses"):
+        plane.request("DELETE", f"/apis/{kind}", _NOW)
     plane.request("DELETE", NODES, _NOW)
 
     def empty() -> bool:
@@ -89,7 +99,7 @@ def clear(plane: Plane) -> None:
             plane.request("DELETE", f"{_pods(pod)}/{pod['metadata']['name']}", _NOW)
         return not left
 
-    eventually(empty)
+    _soon(empty)
 
 
 def _furnish(plane: Plane, by_kind: Mapping[str, Sequence[J]], nodes: Sequence[J], *, daemons: bool) -> None:
@@ -103,14 +113,24 @@ def _furnish(plane: Plane, by_kind: Mapping[str, Sequence[J]], nodes: Sequence[J
     for one in by_kind.get("StorageClass", ()):
         plane.create("/apis/storage.k8s.io/v1/storageclasses", one)
     owners = {c["spec"]["volumeName"]: c for c in by_kind.get("PersistentVolumeClaim", ()) if c["spec"].get("volumeName")}
+    claims = [c for c in by_kind.get("PersistentVolumeClaim", ()) if "ownerReferences" not in c["metadata"]]  # others are made
+    owners = {c["spec"]["volumeName"]: c for c in claims if c["spec"].get("volumeName")}
     for one in by_kind.get("PersistentVolume", ()):
-        owner = owners[one["metadata"]["name"]]["metadata"]
-        plane.create("/api/v1/persistentvolumes", _volume(one["metadata"]["name"], owner, one["spec"]))
-    for one in by_kind.get("PersistentVolumeClaim", ()):
+        plane.create("/api/v1/persistentvolumes", _volume(one["metadata"]["name"], owners[one["metadata"]["name"]], one["spec"]))
+    for one in claims:
         size = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
         meta = {k: one["metadata"][k] for k in ("namespace", "name")}  # that it is bound is for the controller to say
         body = {**one, "metadata": meta, "spec": {**one["spec"], **size}, "status": {}}
         plane.create(f"/api/v1/namespaces/{one['metadata']['namespace']}/persistentvolumeclaims", body)
+    for amounts in {json.dumps(p["spec"]["overhead"], sort_keys=True) for p in by_kind["Pod"] if "overhead" in p["spec"]}:
+        body = {
+            "metadata": {"name": _runtime(json.loads(amounts))},
+            "handler": "h",
+            "overhead": {"podFixed": json.loads(amounts)},
+        }
+        plane.create("/apis/node.k8s.io/v1/runtimeclasses", {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", **body})
+    for one in by_kind.get("CSINode", ()):
+        plane.create("/apis/storage.k8s.io/v1/csinodes", one)
     for node in nodes:
         plane.create(NODES, node)
     if daemons:
@@ -123,8 +143,10 @@ def _furnish(plane: Plane, by_kind: Mapping[str, Sequence[J]], nodes: Sequence[J
             for n in plane.get(NODES)["items"]
         )
 
-    eventually(ready)
-    eventually(
+    _soon(ready)
+    if daemons:
+        _daemons_settled(plane)
+    _soon(
         lambda: all(
             c["status"].get("phase") == "Bound"
             for c in plane.get("/api/v1/persistentvolumeclaims")["items"]
@@ -138,18 +160,24 @@ def _daemons(plane: Plane, by_kind: Mapping[str, Sequence[J]]) -> None:
         plane.create("/apis/apps/v1/namespaces/default/daemonsets", one)
 
 
-def _pending_daemons(plane: Plane) -> dict[str, str]:
-    def settled() -> bool:
+def _daemons_settled(plane: Plane) -> list[J]:
+    """The DaemonSets' pods, once there is one for every node and kube-scheduler has looked at each."""
+
+    def settled() -> list[J] | None:
         sets = plane.get("/apis/apps/v1/daemonsets")["items"]
-        mine = plane.get("/api/v1/namespaces/default/pods?labelSelector=d%3Dagent")["items"]
+        mine: list[J] = plane.get("/api/v1/namespaces/default/pods?labelSelector=d%3Dagent")["items"]
         known = all(d["status"].get("observedGeneration") for d in sets)
         wanted = sum(d["status"].get("desiredNumberScheduled", 0) for d in sets)
-        return known and len(mine) == wanted and all(p["status"].get("conditions") for p in mine)
+        looked_at = all(p["spec"].get("nodeName") or p["status"].get("conditions") for p in mine)
+        return mine or [{}] if known and len(mine) == wanted and looked_at else None
 
-    eventually(settled)
+    return [p for p in _soon(settled) if p]
+
+
+def _pending_daemons(plane: Plane) -> dict[str, str]:
     return {
         f"DaemonSet pod {p['metadata']['name']}": p["status"]["conditions"][0].get("message", "")
-        for p in plane.get("/api/v1/namespaces/default/pods?labelSelector=d%3Dagent")["items"]
+        for p in _daemons_settled(plane)
         if not p["spec"].get("nodeName")
     }
 
@@ -164,8 +192,8 @@ def _built(name: str, new: J, asked: J, rng: random.Random, memory: float) -> J:
     labels |= {**new["labels"], HOST: name, POOL: new["nodePool"], TYPE: kind["name"]}
     labels |= {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
     assert {ZONE, CT, ARCH} <= set(labels)
-    left = {k: _number(v) - _number(kind["overhead"].get(k, "0")) for k, v in kind["capacity"].items()}
-    left["memory"] *= memory
+    left = machine(kind)
+    left["memory"] *= Fraction(memory)
     status = {
         "capacity": kind["capacity"],
         "allocatable": {k: f"{int(v * 1000)}m" if k == "cpu" else str(int(v)) for k, v in left.items()},
@@ -186,13 +214,6 @@ def _allowed(requirements: Mapping[str, list[str]], offering: J) -> bool:
     return True
 
 
-def _number(text: str) -> float:
-    for unit, factor in _UNITS.items():
-        if unit and text.endswith(unit):
-            return float(text[: -len(unit)]) * factor
-    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
-
-
 def _all_bound(plane: Plane, places: Mapping[str, Sequence[str]], pods: Mapping[str, J]) -> dict[str, str]:
     """Bind every placed pod to its node, in any order that works; what is refused in the best one, with the scheduler's words."""
     turns = list(_by_turns(places))
@@ -206,7 +227,7 @@ def _all_bound(plane: Plane, places: Mapping[str, Sequence[str]], pods: Mapping[
             break
         for path in paths:
             plane.request("DELETE", path, _NOW)
-        eventually(lambda: all(plane.request("GET", path).status == 404 for path in paths))
+        _soon(lambda: all(plane.request("GET", path).status == 404 for path in paths) and not _made_claims(plane))
     return best or {}
 
 
@@ -263,25 +284,47 @@ def _bind(plane: Plane, pod: J, node: str) -> str:
             return "bound" if now["spec"]["nodeName"] == node else f"bound to {now['spec']['nodeName']}, planned for {node}"
         _provision(plane, now)
         for condition in now["status"].get("conditions", ()):
-            if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            unready = "waiting for ephemeral volume controller" in condition.get("message", "")
+            if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable" and not unready:
                 return f"planned for {node}: {condition.get('message', '')}"
         return ""
 
-    said = eventually(verdict)
+    said = _soon(verdict)
     if said == "bound":
         return ""
     plane.request("DELETE", path, _NOW).body_or_raise()
-    eventually(lambda: plane.request("GET", path).status == 404)
+    own = {f"{pod['metadata']['name']}-{v['name']}" for v in pod["spec"].get("volumes", ()) if "ephemeral" in v}
+    _soon(lambda: plane.request("GET", path).status == 404 and not own & _made_claims(plane))
     return said
+
+
+def _made_claims(plane: Plane) -> set[str]:
+    """Claims that were made for pods with ephemeral volumes, and that go with them."""
+    claims = plane.get("/api/v1/persistentvolumeclaims")["items"]
+    return {c["metadata"]["name"] for c in claims if c["metadata"].get("ownerReferences")}
+
+
+def _soon(ask: Callable[[], T]) -> T:
+    """As `eventually`, asked more often: this is where the time goes."""
+    end = time.monotonic() + 60
+    while not (answer := ask()):
+        assert time.monotonic() < end, f"still {answer!r} after a minute"
+        time.sleep(0.02)
+    return answer
 
 
 def _provision(plane: Plane, pod: J) -> None:
     """What the CSI provisioner does: a volume for every claim for which the scheduler has chosen a node."""
     for volume in pod["spec"].get("volumes", ()):
-        if "persistentVolumeClaim" not in volume:
+        if "persistentVolumeClaim" not in volume and "ephemeral" not in volume:
             continue
-        name, namespace = volume["persistentVolumeClaim"]["claimName"], pod["metadata"]["namespace"]
-        claim = plane.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+        made_for = f"{pod['metadata']['name']}-{volume['name']}"
+        name = volume["persistentVolumeClaim"]["claimName"] if "persistentVolumeClaim" in volume else made_for
+        namespace = pod["metadata"]["namespace"]
+        found = plane.request("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+        if found.status == 404:
+            continue
+        claim = found.body_or_raise()
         node = claim["metadata"].get("annotations", {}).get("volume.kubernetes.io/selected-node")
         if not node or claim["spec"].get("volumeName"):
             continue
@@ -291,19 +334,20 @@ def _provision(plane: Plane, pod: J) -> None:
             "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": name},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
         }
-        made = _volume(f"made-{name}", claim["metadata"], spec)
+        made = _volume(f"made-{name}", claim, spec)
         made["metadata"]["annotations"] = {"pv.kubernetes.io/provisioned-by": "ebs.csi.aws.com"}
         plane.request("POST", "/api/v1/persistentvolumes", made)  # again and again until it is bound: a conflict is fine
 
 
 def _volume(name: str, claim: J, spec: J) -> J:
-    owner = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **{k: claim[k] for k in ("namespace", "name")}}
-    if "uid" in claim:
-        owner["uid"] = claim["uid"]
+    meta = claim["metadata"]
+    owner = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **{k: meta[k] for k in ("namespace", "name")}}
+    if "uid" in meta:
+        owner["uid"] = meta["uid"]
     more = {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "zonal",
+        "storageClassName": claim["spec"]["storageClassName"],
         "claimRef": owner,
         "persistentVolumeReclaimPolicy": "Retain",
     }
@@ -314,9 +358,17 @@ def _pods(pod: J) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
 
 
+def _runtime(overhead: J) -> str:
+    return "-".join(("takes", *(f"{k}-{v}".lower() for k, v in sorted(overhead.items()))))
+
+
 def _wire(pod: J) -> J:
-    meta = {k: v for k, v in pod["metadata"].items() if k != "uid"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**pod["spec"], "terminationGracePeriodSeconds": 0}}
+    """The pod as a user would write it: what admission fills in is left to admission."""
+    meta = {k: v for k, v in pod["metadata"].items() if k not in ("uid", "ownerReferences")}
+    spec = {k: v for k, v in pod["spec"].items() if k not in ("overhead", "priority")}
+    if "overhead" in pod["spec"]:
+        spec["runtimeClassName"] = _runtime(pod["spec"]["overhead"])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {**spec, "terminationGracePeriodSeconds": 0}}
 
 
 def main() -> int:

@@ -111,7 +111,7 @@ class Parts:
             t.effect == PREFER_NO_SCHEDULE for p in self.pools for t in p.node_pool.spec.template.spec.taints or ()
         )
         asks = Asks()
-        classes = group(self.problem.pods)
+        classes = group(self._with_default_spread())
         for one in classes:
             if has_claims(one.spec):
                 text = "pod has Dynamic Resource Allocation requirements that are not yet supported by Karpenter"
@@ -129,16 +129,25 @@ class Parts:
             one.drivers = {d: frozenset(keys) for d, keys in sorted(drivers.items())}
         return classes
 
+    def _with_default_spread(self) -> Sequence[Pod]:
+        """The pods to be placed, with the cluster's default spread on those that write none. Source: spec/scheduling 6.10."""
+        constraints = self.problem.settings.default_constraints
+        if not constraints:
+            return self.problem.pods
+        around = self.problem.surroundings
+        deduction = Deduction(
+            constraints, around.services, {r.key: r for r in around.replica_sets}, {s.key: s for s in around.stateful_sets}
+        )
+        found = []
+        for pod in self.problem.pods:
+            spreads = deduction.spreads(pod)
+            found.append(replace(pod, spec=replace(pod.spec, topology_spread_constraints=spreads)) if spreads else pod)
+        return found
+
     def _add_topology(self) -> None:
         around = self.problem.surroundings
         settings = self.problem.settings
         preferences = settings.preference_policy is PreferencePolicy.RESPECT
-        deduction = Deduction(
-            tuple(c for c in settings.default_constraints),
-            around.services,
-            {r.key: r for r in around.replica_sets},
-            {s.key: s for s in around.stateful_sets},
-        )
         scheduled = {pod.metadata.uid or pod.key for pod in self.problem.pods}
         bound_terms = self._bound_anti_terms(scheduled)
         owned: dict[int, list[list[tuple[Group, Term]]]] = {}
@@ -148,10 +157,9 @@ class Parts:
         for one in self.classes:
             if one.refusal is not None:
                 continue
-            spreads = deduction.spreads(one.pods[0])
             per_variant: list[list[tuple[Group, Term]]] = []
             for variant in one.variants:
-                spec = replace(variant.spec, topology_spread_constraints=spreads) if spreads else variant.spec
+                spec = variant.spec
                 if not spec.topology_spread_constraints and spec.affinity is None:
                     per_variant.append([])
                     continue
@@ -212,7 +220,8 @@ class Parts:
             counted = {g.index for g in one.counted_in}
             for variant, groups in zip(one.variants, owned[one.index], strict=True):
                 rules = [
-                    Rule(g, int(g.index in counted), variant.strict.get(g.term.key)) for g in dict.fromkeys(g for g, _ in groups)
+                    Rule(g, int(g.index in counted), variant.strict.get(g.term.key), variant.reach(g.term.key))
+                    for g in dict.fromkeys(g for g, _ in groups)
                 ]
                 rules += [Rule(g, int(g.index in counted), None) for g in repelled]
                 variant.rules = _rules(rules, one.counted_in, self._universe)

@@ -15,6 +15,7 @@ from kubewright.api.labels import BUFFER_POD, HOSTNAME
 from kubewright.api.quantity import Resources
 from kubewright.scheduling.host_ports import HostPort, host_ports
 from kubewright.scheduling.refusal import Refusal
+from kubewright.scheduling.requirement import Requirement
 from kubewright.scheduling.requirements import Requirements, both, of_pod
 from kubewright.scheduling.resources import pod_requests
 from kubewright.scheduling.volumes import Storage, alternatives, claim_keys, dying_keys
@@ -53,6 +54,16 @@ class Variant:
         self.asks: tuple[Ask, ...] = ()
         """One per way in which the pod's volumes may lie."""
         self.rules: Rules | None = None
+
+    def reach(self, key: str) -> Requirement | None:
+        """The values of `key` where the pod and its volumes could be, whichever way the volumes lie; None when that is open."""
+        found: Requirement | None = None
+        for ask in self.asks:
+            one = ask.requirements.get(key)
+            if one is None or one.complement:
+                return self.strict.get(key)
+            found = one if found is None else Requirement(key, found.values | one.values)
+        return found
 
 
 class PodClass:

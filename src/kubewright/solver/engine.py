@@ -282,6 +282,8 @@ class Engine:
             within &= claim.attaching(one.drivers)
         if rules.host:
             within &= rows_with_company(rules.host, claim.template.name, claim.index)
+        if claim.uncounted and rules.keyed:
+            options = [s for s in options if stays_balanced(rules.keyed, would_count(claim, s), s.single)]
         placed = self._join(progress, claim, options, wanted, within)
         if not placed and (options == [narrowed] or not claim.rows_with(narrowed, progress.requests, 1, within)):
             progress.claims_full[ask.id] = progress.claims_full.get(ask.id, 0) | bit

@@ -24,6 +24,15 @@ def count_late(claim: OpenClaim, state: State) -> None:
     claim.uncounted = still
 
 
+def would_count(claim: OpenClaim, state: State) -> dict[int, int]:
+    """Pods that were put on the claim before, and that would begin to count in this state: index of the group → how many."""
+    found: dict[int, int] = {}
+    for group, pods in claim.uncounted:
+        if state.single(group.term.key) is not None and claim_passes(group, state):
+            found[group.index] = found.get(group.index, 0) + pods
+    return found
+
+
 def claim_passes(group: Group, state: State) -> bool:
     """Whether every node that a claim in this state may become passes the group's node filter."""
     found = group.passes.get(state)

@@ -112,6 +112,8 @@ class Rule(NamedTuple):
     """1 when the pods count in the group themselves."""
     domains: Requirement | None
     """What the pod itself requires of the key."""
+    reach: Requirement | None = None
+    """What the pod and its volumes together leave of the key."""
 
 
 class Rules(NamedTuple):
@@ -174,27 +176,53 @@ def allowed(rules: Iterable[Rule]) -> Allowed:
 
 
 def _balanced(rule: Rule) -> dict[str, int]:
-    """Values within the skew of the emptiest.
+    """Values within the skew of the emptiest."""
+    known = _counted(rule)
+    if not known:
+        return {}
+    most = _most(rule, known)
+    return {d: n for d, n in known.items() if n <= most}
 
-    The emptiest is looked for among all that any required term of the pod as written would take, since a node may come to stand
-    there; a lenient pass looks only where one stands. (The reference looks at the first required term only.)
+
+def _counted(rule: Rule) -> Mapping[str, int]:
+    """Values among which the emptiest is looked for, with their counts.
+
+    All that any required term of the pod as written would take, since a node may come to stand there; a lenient pass looks only
+    where one stands. (The reference looks at the first required term only.)
     """
     term = rule.group.term
-    known = rule.group.counts
+    known: Mapping[str, int] = rule.group.counts
     asked = [a.get(term.key) for a in term.filter.alternatives]
     if asked and all(a is not None for a in asked):
         known = {d: n for d, n in known.items() if any(a is not None and a.has(d) for a in asked)}
-    if rule.group.lenient and rule.domains is not None:
+    if rule.group.lenient and rule.reach is not None:
         present = rule.group.present
-        counted = {d: n for d, n in known.items() if d in present or rule.domains.has(d)}
+        counted = {d: n for d, n in known.items() if d in present or rule.reach.has(d)}
         if len(counted) < len(known):
             rule.group.leaned = True
             known = counted
-    if not known:
-        return {}
+    return known
+
+
+def _most(rule: Rule, known: Mapping[str, int]) -> int:
+    """How many pods a value may have for one more to go there."""
+    term = rule.group.term
     least = 0 if len(known) < term.min_domains else min(known.values())
-    most = term.max_skew + least - rule.own
-    return {d: n for d, n in known.items() if n <= most}
+    return term.max_skew + least - rule.own
+
+
+def stays_balanced(
+    rules: Iterable[tuple[str, tuple[Rule, ...]]], late: Mapping[int, int], value_of: Callable[[str], str | None]
+) -> bool:
+    """Whether spreads hold on a claim whose `late` pods (by index of the group) begin to count with one that joins them there."""
+    for key, keyed in rules:
+        for rule in keyed:
+            pods = late.get(rule.group.index)
+            if pods and rule.group.term.shape is Shape.SPREAD:
+                known, value = _counted(rule), value_of(key)
+                if value is not None and known and known.get(value, 0) + pods > _most(rule, known):
+                    return False
+    return True
 
 
 def _with_company(rule: Rule) -> dict[str, int] | None:

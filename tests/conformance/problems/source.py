@@ -66,7 +66,7 @@ class Source:
         return [left.pop(self.below(len(left))) for _ in range(min(count, len(left)))]
 
 
-def smaller(choices: Sequence[int], fails: Callable[[Sequence[int]], bool], tries: int = 2000) -> list[int]:
+def smaller(choices: Sequence[int], fails: Callable[[Sequence[int]], bool], tries: int = 600) -> list[int]:
     """Fewer and smaller choices that still fail, within `tries`."""
     best = list(choices)
 

@@ -221,7 +221,7 @@ class Workloads:
             main["resources"]["requests"][HUGE] = amount
             main["resources"].setdefault("limits", {})[HUGE] = amount
         if self.has("pod-level"):
-            spec["resources"] = {"requests": {"cpu": source.one("4", "5"), "memory": source.one("6Gi", "9Gi")}}
+            spec["resources"] = {"requests": {"cpu": source.one("5", "6"), "memory": source.one("6Gi", "9Gi")}}
         if self.has("overhead"):
             spec["overhead"] = {"cpu": "250m", "memory": source.one("160Mi", "2Gi")}
         if self.has("priority"):

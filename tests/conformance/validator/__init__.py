@@ -14,8 +14,12 @@ from tests.conformance.validator.together import together
 __all__ = ["violations"]
 
 
-def violations(problem: J, answer: J) -> list[tuple[str, str]]:
-    """(pod, what is wrong) for every placed pod that stands where it could not, sorted."""
+def violations(problem: J, answer: J, *, every_domain: bool = False) -> list[tuple[str, str]]:
+    """(pod, what is wrong) for every placed pod that stands where it could not, sorted.
+
+    kube-scheduler spreads over the domains that have nodes. With `every_domain` those where NodePools could buy one count too, as
+    they do for who plans nodes.
+    """
     cluster = Cluster(problem, answer)
     found: set[tuple[str, str]] = set(contract(answer, cluster))
     seen: set[str] = set()
@@ -31,5 +35,5 @@ def violations(problem: J, answer: J) -> list[tuple[str, str]]:
         for pod in place.pods:
             if key_of(pod) in place.put:
                 found.update((key_of(pod), why) for why in alone(pod, place, cluster))
-    found.update(together(cluster))
+    found.update(together(cluster, every_domain=every_domain))
     return sorted(found)

@@ -29,6 +29,18 @@ def on_own_nodes(pod: J, place: Place) -> bool:
     return node is None or any(term_holds(t, place) for t in node["nodeSelectorTerms"])
 
 
+def could_be_on_own_nodes(pod: J, key: str, value: str) -> bool:
+    """Whether the pod's own words about this one label leave the value open."""
+    spec = pod["spec"]
+    if (spec.get("nodeSelector") or {}).get(key, value) != value:
+        return False
+    node = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(MUST)
+    return node is None or any(
+        all(expression_holds(e, {value}) for e in t.get("matchExpressions") or () if e["key"] == key)
+        for t in node["nodeSelectorTerms"]
+    )
+
+
 def term_holds(term: J, place: Place) -> bool:
     expressions = term.get("matchExpressions") or ()
     fields = term.get("matchFields") or ()

@@ -67,6 +67,24 @@ class Cluster:
     def of(self, kind: str) -> Sequence[J]:
         return self.by_kind.get(kind, ())
 
+    def offered(self, key: str) -> set[str]:
+        """Values of a label that some NodePool could buy a node with, for sale now or not."""
+        found: set[str] = set()
+        for pool in self.pools.values():
+            if pool["spec"].get("replicas") is not None:
+                continue
+            template = pool["spec"]["template"]
+            own: dict[str, list[str]] = {}
+            for r in template["spec"].get("requirements") or ():
+                own[r["key"]] = [r["operator"], *(r.get("values") or ())]
+            for kind in self.types.values():
+                listed = {r["key"]: r.get("values") or [] for r in kind["requirements"] if r["operator"] == "In"}
+                if all(any(allows(own, k, v) for v in values) for k, values in listed.items()):
+                    found |= {v for v in listed.get(key, ()) if allows(own, key, v)}
+                    if key not in listed and own.get(key, [""])[0] == "In":
+                        found |= set(own[key][1:])
+        return found
+
     def _existing(self, answer: J) -> Iterator[Place]:
         put = {n["name"]: n["pods"] for n in answer.get("existingNodes") or ()}
         claims = {c["status"]["providerID"]: c for c in self.of("NodeClaim") if c.get("status", {}).get("providerID")}

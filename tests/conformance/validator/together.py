@@ -7,9 +7,9 @@ order in which every pod is let onto its node; orders are tried one after the ot
 import random
 from collections.abc import Iterator, Sequence
 
-from tests.conformance.validator.alone import MUST, daemons_on, on_own_nodes
+from tests.conformance.validator.alone import MUST, could_be_on_own_nodes, daemons_on, on_own_nodes
 from tests.conformance.validator.amounts import J
-from tests.conformance.validator.places import Cluster, Place
+from tests.conformance.validator.places import HOST, Cluster, Place
 from tests.conformance.validator.selecting import key_of, labels_of, namespace_of, selects, tolerated
 
 _SHUFFLES = 40
@@ -19,8 +19,9 @@ Put = tuple[J, Place]
 class Standing:
     """Who stands where, while pods are bound one by one."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, every_domain: bool) -> None:
         self.cluster = cluster
+        self.every_domain = every_domain
         self.on: list[tuple[Place, list[J]]] = [
             (p, [*(o for o in p.pods if key_of(o) not in p.put), *daemons_on(p, cluster)]) for p in cluster.places
         ]
@@ -35,14 +36,17 @@ class Standing:
                 yield place, pod
 
 
-def together(cluster: Cluster) -> list[tuple[str, str]]:
-    """(pod, what is wrong) for those that are let onto their nodes in no order that was tried."""
+def together(cluster: Cluster, *, every_domain: bool = False) -> list[tuple[str, str]]:
+    """(pod, what is wrong) for those that are let onto their nodes in no order that was tried.
+
+    With `every_domain` spreads also look at domains where no node stands, but where NodePools could buy one.
+    """
     puts = [(pod, place) for place in cluster.places for pod in place.pods if key_of(pod) in place.put]
     if not puts:
         return []
     best: list[tuple[str, str]] | None = None
     for order in _orders(puts, cluster):
-        refused = _refused(order, cluster)
+        refused = _refused(order, cluster, every_domain)
         if not refused:
             return []
         if best is None or len(refused) < len(best):
@@ -66,9 +70,9 @@ def _orders(puts: list[Put], cluster: Cluster) -> Iterator[list[Put]]:
         yield mixed if attempt % 2 else sorted(mixed, key=lambda p: not spread[key_of(p[0])])
 
 
-def _refused(order: Sequence[Put], cluster: Cluster) -> list[tuple[str, str]]:
+def _refused(order: Sequence[Put], cluster: Cluster, every_domain: bool) -> list[tuple[str, str]]:
     """The first pod of the order that is let onto its node goes there, again and again; who is left then, and why."""
-    standing = Standing(cluster)
+    standing = Standing(cluster, every_domain)
     waiting = list(order)
     while waiting:
         why: list[tuple[str, str]] = []
@@ -202,9 +206,13 @@ def _balanced(pod: J, constraint: J, place: Place, standing: Standing, keys: lis
 def _counts(pod: J, c: J, selector: J | None, standing: Standing, keys: list[str], leaving_counts: bool) -> dict[str, int]:
     honour_affinity = (c.get("nodeAffinityPolicy") or "Honor") == "Honor"
     honour_taints = c.get("nodeTaintsPolicy") == "Honor"
+    key = c["topologyKey"]
     counts: dict[str, int] = {}
+    if standing.every_domain and key != HOST:
+        offered = standing.cluster.offered(key)
+        counts = {v: 0 for v in offered if not honour_affinity or could_be_on_own_nodes(pod, key, v)}
     for place, pods in standing.on:
-        value = place.value(c["topologyKey"])
+        value = place.value(key)
         if value is None or any(not place.labels.get(k) for k in keys) or (place.is_leaving and not leaving_counts):
             continue
         if honour_affinity and not on_own_nodes(pod, place):

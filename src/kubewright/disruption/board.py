@@ -121,9 +121,9 @@ class Board(Engine):
         self.at = {state.provider_id(n.source): n.index for n in self.places.nodes}
         self.content: list[Content] = [{} for _ in self.places.nodes]
         """What each place holds of what can move, as things stand on the board."""
-        self._fill(going)
+        self._count_movers(going)
 
-    def _fill(self, going: Sequence[Candidate]) -> None:
+    def _count_movers(self, going: Sequence[Candidate]) -> None:
         """Count the movers where they are: for the parts they are pods without a place."""
         of_pod = {pod.key: one for one in self.classes for pod in one.pods}
         for candidate in going:
@@ -203,6 +203,10 @@ class Board(Engine):
             if not content[one.index]:
                 del content[one.index]
             self._count(one, place, -pods)
+
+    def touched(self) -> set[int]:
+        """Places on which something was put since `keep` was last called."""
+        return {put.place for put in self._log if put.one is not None}
 
     def keep(self) -> None:
         """What was done is done: nothing before this is undone any more."""

@@ -3,7 +3,7 @@
 Source: spec/disruption 1.3.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -181,10 +181,10 @@ def price_of(known: StateNode, pool: Pool) -> float:
     return _price(known, {t.name: t for t in pool.instance_types})
 
 
-def prices(snapshot: Snapshot) -> Iterator[tuple[StateNode, float]]:
+def prices(nodes: Iterable[StateNode], pools: Iterable[Pool]) -> Iterator[tuple[StateNode, float]]:
     """Every node with what it costs in USD per hour, 0 where that is not known."""
-    kinds = {pool.node_pool.name: {t.name: t for t in pool.instance_types} for pool in snapshot.pools}
-    for known in snapshot.nodes:
+    kinds = {pool.node_pool.name: {t.name: t for t in pool.instance_types} for pool in pools}
+    for known in nodes:
         yield known, _price(known, kinds.get(state.labels_of(known).get(labels.NODEPOOL, ""), {}))
 
 

@@ -62,6 +62,8 @@ def ineligible(one: Candidate) -> Stay | None:
     after = duration.parse_nillable(disruption.consolidate_after)
     if after is None:
         return Stay(Because.NEVER, f'NodePool "{one.pool.name}" has consolidation disabled', {"nodepool": one.pool.name})
+    if one.is_empty and one.known.virtual_pods:
+        return Stay(Because.BUFFER, "it holds room for a CapacityBuffer", {"pods": str(one.known.virtual_pods)})
     if one.is_empty:
         return Stay(Because.NOT_QUIET, "it is empty", {}, "")
     if disruption.consolidation_policy == WHEN_EMPTY:
@@ -117,10 +119,12 @@ class _Look:
         self._simulation = simulation
         self._settings = settings
         self._starved = frozenset(memory.unreached)
-        self._candidates = list(chosen)
+        # What the background put on them moves with them, buffers' pods for example.
+        self._candidates = simulation.refreshed(chosen)
+        self._as_they_are = {c.provider_id: c for c in chosen}
         self._left = left
         self._guards = Guards(simulation.snapshot, chosen)
-        self._worth = Worth(simulation.snapshot, settings)
+        self._worth = simulation.worth(settings)
         self._surge = Surge(simulation.snapshot, memory.queued, settings.surge)
         self.commands: list[Command] = []
         self.stays: dict[str, Stay] = {}
@@ -132,8 +136,13 @@ class _Look:
             done = self._round()
             if not done or self.unreached:
                 return
-            self._simulation = self._simulation.after([Move(c.candidates, c.replacements, c.destinations) for c in done])
             gone = {c.provider_id for command in done for c in command.candidates}
+            full = {c.provider_id: c for c in self._candidates if c.provider_id in gone}
+            self._simulation = self._simulation.after(
+                [Move(tuple(full[c.provider_id] for c in d.candidates), d.replacements, d.destinations) for d in done]
+            )
+            # Shares are those of what is left, as a look afterwards would find them.
+            self._worth = self._simulation.worth(self._settings)
             self._candidates = self._simulation.refreshed([c for c in self._candidates if c.provider_id not in gone])
             if not self._candidates:
                 return
@@ -151,6 +160,7 @@ class _Look:
             self._worth,
             spot=gates.spot_to_spot_consolidation,
             steps=max(0, self._settings.search_steps - self.steps),
+            starved=self._starved,
         )
         found = search.run()
         self.steps += found.steps
@@ -188,7 +198,7 @@ class _Look:
         if waits:
             listed = " ".join(waits)
             return Stay(Because.WAITING, f"its pods would go to nodes that are not ready yet ({listed})", {"nodes": listed})
-        bought = offered(answer.claims, answer.group.going, self._simulation)
+        bought = offered(answer.claims, answer.group.going, self._simulation, self._worth)
         if isinstance(bought, Stay):
             return bought
         return not_worth(answer.group.going, bought, self._worth) or bought
@@ -224,7 +234,7 @@ class _Look:
         verdict = self._worth.judge(going, saving)
         return Command(
             REASON,
-            tuple(sorted(going, key=lambda c: c.name)),
+            tuple(sorted((self._as_they_are[c.provider_id] for c in going), key=lambda c: c.name)),
             self._simulation.snapshot.now,
             SINGLE if len(going) == 1 else MULTI,
             bought,
@@ -240,15 +250,16 @@ class _Look:
 
 
 def offered(
-    bought: Sequence[PlannedClaim], going: Sequence[Candidate], simulation: Simulation
+    bought: Sequence[PlannedClaim], going: Sequence[Candidate], simulation: Simulation, worth: Worth
 ) -> tuple[PlannedClaim, ...] | Stay:
-    """The claims with those types only that keep the whole cheaper than what goes, wherever they are launched."""
+    """The claims with those types only with which the move is worth it wherever they are launched."""
     source = sum(c.usd_per_hour for c in going)
+    affordable = source - worth.needed(going)
     planned = sum(b.usd_per_hour for b in bought)
     pools = {p.node_pool.name: p for p in simulation.snapshot.pools}
     found: list[PlannedClaim] = []
     for claim in bought:
-        most = source * claim.usd_per_hour / planned if planned > 0 else source / len(bought)
+        most = affordable * claim.usd_per_hour / planned if planned > 0 else affordable / len(bought)
         one = narrowed(claim, pools[claim.node_pool], most, going, simulation.settings)
         if isinstance(one, Stay):
             return one

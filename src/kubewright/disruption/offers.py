@@ -20,14 +20,16 @@ from kubewright.solver.problem import PlannedClaim, Pool, SolverSettings
 
 SPOT_FLEXIBILITY = 15
 """Cheaper types that one spot machine needs before it gives way to another: so that prices alone do not ratchet it down."""
+_ROUNDING = 1e-12
 ORDER = (names.RESERVED, names.SPOT, names.ON_DEMAND)
 
 
 def narrowed(
     claim: PlannedClaim, pool: Pool, most_usd: float, going: Sequence[Candidate], settings: SolverSettings
 ) -> PlannedClaim | Stay:
-    """The claim with those types only that cost less than `most_usd` (per hour) wherever launched, or why none is left."""
+    """The claim with those types only that cost at most `most_usd` (per hour) wherever launched, or why none is left."""
     offers, kinds = _offers(claim, pool, settings)
+    most_usd += _ROUNDING
     best = min(((o.price, o.capacity_type) for some in offers.values() for o in some), default=None)
     if best is None:
         return Stay(Because.NOT_CHEAPER, "Can't replace with a cheaper node: nothing that suits its pods is for sale")

@@ -1,11 +1,12 @@
 """The search for nodes to take away: any set of them, over all pools at once, on one board. Ends when its steps do.
 
-First nodes whose pods fit elsewhere, in the order of what they cost per disturbance. Then groups of nodes whose pods fit
-together on one cheaper machine, beginning with those that waste most; every group works on what the ones before left, so that
-many nodes give way to several machines. It is a proposal: the exact scheduler confirms it (see `consolidation`).
+A node whose pods fit elsewhere just goes. Others go in groups whose pods fit together on one cheaper machine, each built around a
+node that wastes much. Every step works on what the ones before left, so that many nodes give way to several machines, and
+what gains most per disturbance comes first. It is a proposal: the exact scheduler confirms it (see `consolidation`).
 """
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -45,9 +46,18 @@ class Search:
     """One search. Use once."""
 
     def __init__(
-        self, board: Board, going: Sequence[Candidate], left: Budgets, guards: Guards, worth: Worth, *, spot: bool, steps: int
+        self,
+        board: Board,
+        going: Sequence[Candidate],
+        left: Budgets,
+        guards: Guards,
+        worth: Worth,
+        *,
+        spot: bool,
+        steps: int,
+        starved: Collection[str] = (),
     ) -> None:
-        """`going` in the order in which they are tried; `spot` is whether spot machines may give way to spot machines."""
+        """`spot` is whether spot machines may give way to spot machines; `starved` are names of nodes to begin with."""
         self._board = board
         self._market = Market(board)
         self._going = going
@@ -57,33 +67,50 @@ class Search:
         self._worth = worth
         self._spot = spot
         self._steps = steps
+        self._starved = frozenset(starved)
+        self._groups = Groups()
         self._gone: set[str] = set()
+        self._wasted: dict[str, float] = {}
+        """ProviderID → what it costs beyond its pods' share, for those that fit nowhere else."""
+        self._by_waste: list[Candidate] = []
+        self._known_waste = 0
         self._stays: dict[str, Stay] = {}
-        self._unreached: list[str] = []
 
     def run(self) -> Proposal:
-        groups: list[Group] = []
-        for one in self._going:
+        """Whoever gains most per disturbance is tried first: by going without a replacement, and failing that with one."""
+        waiting = [(self._key(one, one.usd_per_hour), False, one) for one in self._going]
+        heapq.heapify(waiting)
+        late: dict[str, None] = {}
+        while waiting:
+            _, replace, one = heapq.heappop(waiting)
+            if one.provider_id in self._gone:
+                continue
             if self._out_of_steps():
-                self._unreached.append(one.name)
-            elif self._may_go(one) and self._fits_elsewhere(one):
-                self._go(one)
-                groups.append(Group((one,)))
-        late = set(self._unreached)
-        rest = self._wasteful()
-        while rest:
-            seed = rest.pop(0)
-            if self._out_of_steps():
-                if seed.name not in late:
-                    self._unreached.append(seed.name)
-            elif self._may_go(seed):
-                group = self._group(seed, rest)
-                if group is not None:
-                    groups.append(group)
-                    rest = [one for one in rest if one.provider_id not in self._gone] if len(group.going) > 1 else rest
+                late[one.name] = None
+            elif not self._may_go(one):
+                continue
+            elif replace:
+                self._group(one)
+            elif not self._fits_elsewhere(one):
+                gain = self._waste(one)
+                if gain > _CENT and self._worth.judge((one,), gain).is_worth_it:
+                    heapq.heappush(waiting, (self._key(one, gain), True, one))
+        groups = self._groups.joined()
         going = {c.name for group in groups for c in group.going}
         stays = {name: stay for name, stay in self._stays.items() if name not in going}
-        return Proposal(tuple(groups), stays, tuple(self._unreached), self._board.steps)
+        return Proposal(groups, stays, tuple(late), self._board.steps)
+
+    def _key(self, one: Candidate, gain: float) -> tuple[bool, float, float, str]:
+        """Those whom a former search did not reach first, then by gain; older ones first among equals."""
+        return (one.name not in self._starved, -gain / one.disturbance, *one.age_key)
+
+    def _waste(self, one: Candidate) -> float:
+        """By how much it costs more than its pods' share of the best machine for them."""
+        self._board.steps += 1
+        wanted = self._board.requests_of(self._board.content[self._board.at[one.provider_id]])
+        gain = one.usd_per_hour - self._market.fraction(wanted)
+        self._wasted[one.provider_id] = gain
+        return gain
 
     def _out_of_steps(self) -> bool:
         return self._board.steps >= self._steps
@@ -100,8 +127,10 @@ class Search:
             return False
         return True
 
-    def _go(self, *those: Candidate) -> None:
-        self._board.keep()
+    def _go(self, those: Sequence[Candidate], usd: float) -> None:
+        board = self._board
+        self._groups.add(those, usd, [board.at[c.provider_id] for c in those], board.touched())
+        board.keep()
         for one in those:
             self._gone.add(one.provider_id)
 
@@ -113,6 +142,15 @@ class Search:
         self._room[one.pool.name] += 1
         self._guards.give(one)
 
+    def _partners(self) -> list[Candidate]:
+        """Those that fit nowhere else and waste something, what is gained per disturbance first."""
+        if self._known_waste != len(self._wasted):
+            self._known_waste = len(self._wasted)
+            wasting = [c for c in self._going if self._wasted.get(c.provider_id, 0.0) > _CENT]
+            self._by_waste = sorted(wasting, key=lambda c: (-self._wasted[c.provider_id] / c.disturbance, *c.age_key))
+        self._by_waste = [c for c in self._by_waste if c.provider_id not in self._gone]
+        return self._by_waste
+
     def _fits_elsewhere(self, one: Candidate) -> bool:
         board = self._board
         verdict = self._worth.judge((one,), one.usd_per_hour)
@@ -123,6 +161,7 @@ class Search:
         left = board.take_away(board.at[one.provider_id])
         if not left:
             self._take(one)
+            self._go((one,), 0.0)
             return True
         board.undo(mark)
         index = min(left)
@@ -131,45 +170,30 @@ class Search:
         self._stays[one.name] = Stay(Because.NO_HOME, text, {"pod": pod, "pods": str(sum(left.values()))})
         return False
 
-    def _wasteful(self) -> list[Candidate]:
-        """Who is left and costs more than its pods' share of the best machine for them, what is gained per disturbance first."""
-        board = self._board
-        found: list[tuple[float, float, str, Candidate]] = []
-        for one in self._going:
-            if one.provider_id in self._gone or one.usd_per_hour <= 0 or self._out_of_steps():
-                continue
-            board.steps += 1
-            wanted = board.requests_of(board.content[board.at[one.provider_id]])
-            gain = one.usd_per_hour - self._market.fraction(wanted)
-            if gain > _CENT and self._worth.judge((one,), gain).is_worth_it:
-                found.append((-gain / one.disturbance, *one.age_key, one))
-        found.sort(key=lambda f: f[:3])
-        return [one for *_, one in found]
-
-    def _group(self, seed: Candidate, others: Sequence[Candidate]) -> Group | None:
+    def _group(self, seed: Candidate) -> None:
         """The seed and whoever shares one machine with it, if that machine is cheaper than they are and worth it."""
         board = self._board
         if not self._spot and seed.capacity_type == labels.SPOT:
             self._stays[seed.name] = SPOT_TO_SPOT
-            return None
+            return
         mark = board.mark()
         left = board.take_away(board.at[seed.provider_id])
         bought = self._market.open(left, spot=True) if left else None
         if left and bought is None:
             board.undo(mark)
-            return None
+            return
         self._take(seed)
         members = [seed]
         usd = 0.0 if bought is None else bought.usd_per_hour
         if bought is not None:
-            members, bought = self._with_partners(members, bought, others)
+            members, bought = self._with_partners(members, bought)
             usd = bought.usd_per_hour
         saving = sum(c.usd_per_hour for c in members) - usd
         verdict = self._worth.judge(members, saving)
         same = bought is not None and any(bought.is_like(c.instance_type, c.zone, c.capacity_type) for c in members)
         if verdict.is_worth_it and not same:
-            self._go(*members)
-            return Group(tuple(members), usd)
+            self._go(members, usd)
+            return
         board.undo(mark)
         for one in members:
             self._give(one)
@@ -177,12 +201,14 @@ class Search:
             self._stays[seed.name] = unbalanced(saving, verdict.score, verdict.threshold)
         else:
             self._stays[seed.name] = dearer(seed, usd if len(members) == 1 else None)
-        return None
 
-    def _with_partners(self, members: list[Candidate], bought: Bin, others: Sequence[Candidate]) -> tuple[list[Candidate], Bin]:
+    def _with_partners(self, members: list[Candidate], bought: Bin) -> tuple[list[Candidate], Bin]:
+        """Others that waste, as far as what they cost is more than what the machine then costs more."""
         board = self._board
         tried = misses = 0
-        for other in others:
+        for other in self._partners():
+            if other is members[0]:
+                continue
             if tried >= PARTNERS or misses >= MISSES or self._out_of_steps():
                 break
             if not self._may_go(other):
@@ -201,6 +227,42 @@ class Search:
             members.append(other)
             bought = more
         return members, bought
+
+
+class Groups:
+    """Groups as they are made. One that takes away a place on which another put pods belongs together with it."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[tuple[Candidate, ...], float]] = []
+        self._of: list[int] = []
+        self._on: dict[int, set[int]] = {}
+
+    def add(self, going: Sequence[Candidate], usd: float, places: Sequence[int], touched: Iterable[int]) -> None:
+        """`places` are taken away, on `touched` something was put."""
+        number = len(self._made)
+        self._made.append((tuple(going), usd))
+        self._of.append(number)
+        for place in places:
+            for other in self._on.pop(place, ()):
+                root, mine = self._root(other), self._root(number)
+                self._of[max(root, mine)] = min(root, mine)
+        for place in touched:
+            self._on.setdefault(place, set()).add(number)
+
+    def joined(self) -> tuple[Group, ...]:
+        """In the order in which they were begun."""
+        found: dict[int, list[int]] = {}
+        for number in range(len(self._made)):
+            found.setdefault(self._root(number), []).append(number)
+        return tuple(
+            Group(tuple(c for n in numbers for c in self._made[n][0]), sum(self._made[n][1] for n in numbers))
+            for numbers in found.values()
+        )
+
+    def _root(self, number: int) -> int:
+        while self._of[number] != number:
+            number = self._of[number]
+        return number
 
 
 SPOT_TO_SPOT = Stay(

@@ -15,10 +15,13 @@ from kubewright.api import labels, quantity
 from kubewright.api.core import Node, NodeSpec, NodeStatus, Pod
 from kubewright.api.karpenter import NodeClaim, NodeClaimStatus
 from kubewright.api.meta import ObjectMeta, Quantities
+from kubewright.catalogue.types import InstanceType
 from kubewright.disruption import cost
 from kubewright.disruption.candidates import Candidate
+from kubewright.disruption.worth import Worth
 from kubewright.lifecycle import state
 from kubewright.scheduling.refusal import Refusal
+from kubewright.settings import DisruptionSettings
 from kubewright.solver.problem import Plan, PlannedClaim, Problem, Snapshot, SolverSettings, StateNode
 from kubewright.solver.select import select
 from kubewright.solver.solve import solve
@@ -113,6 +116,10 @@ class Simulation:
         made._set(tuple(nodes), (*self.leaving, *leaving))  # noqa: SLF001 - its own kind
         return made
 
+    def worth(self, settings: DisruptionSettings) -> Worth:
+        """What moves are weighed against, as things stand here."""
+        return Worth(self.nodes, self.snapshot.pools, settings)
+
     def refreshed(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with the pods that `after` has put on them, which cost as much to move as if they were there."""
         known = {state.provider_id(n): n for n in self.nodes}
@@ -159,8 +166,9 @@ class Simulation:
         types = next(p.instance_types for p in self.snapshot.pools if p.node_pool.name == claim.node_pool)
         kind = next((t for t in types if claim.instance_types and t.name == claim.instance_types[0]), None)
         capacity: Quantities = {} if kind is None else {k: quantity.show(v) for k, v in sorted(kind.capacity.items())}
-        fixed = {key: one.any() for key, one in claim.requirements.items() if len(one.values) == 1 and not one.complement}
-        carried = {**fixed, **claim.labels, labels.NODEPOOL: claim.node_pool}
+        carried = {**_fixed(claim), **claim.labels, labels.NODEPOOL: claim.node_pool}
+        if kind is not None:
+            carried |= _cheapest(kind, claim)
         name = f"planned-{number}"
         made = NodeClaim(
             metadata=ObjectMeta(name=name, labels=carried), status=NodeClaimStatus(provider_id=f"planned:///{number}")
@@ -172,6 +180,22 @@ class Simulation:
             status=NodeStatus(capacity=capacity),
         )
         return StateNode(node, made, tuple(on))
+
+
+def _fixed(claim: PlannedClaim) -> dict[str, str]:
+    """Labels that its node will have whatever is launched."""
+    return {key: one.any() for key, one in claim.requirements.items() if len(one.values) == 1 and not one.complement}
+
+
+def _cheapest(kind: InstanceType, claim: PlannedClaim) -> dict[str, str]:
+    """The labels of the claim's cheapest machine, which is what is expected."""
+    wanted = [claim.requirements.get(key) for key in (labels.ZONE, labels.CAPACITY_TYPE)]
+    for offering in kind.offerings:
+        there = (offering.zone, offering.capacity_type)
+        suits = all(w is None or w.has(value) for w, value in zip(wanted, there, strict=True))
+        if suits and offering.available and offering.price == claim.usd_per_hour:
+            return {labels.INSTANCE_TYPE: kind.name, labels.ZONE: there[0], labels.CAPACITY_TYPE: there[1]}
+    return {labels.INSTANCE_TYPE: kind.name}
 
 
 def _with_pods(node: StateNode, coming: Sequence[Pod]) -> StateNode:

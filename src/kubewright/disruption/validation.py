@@ -19,7 +19,6 @@ from kubewright.disruption.reasons import Class, Reason
 from kubewright.disruption.search import Group
 from kubewright.disruption.simulation import Simulation
 from kubewright.disruption.stays import Stay
-from kubewright.disruption.worth import Worth
 from kubewright.settings import Settings
 from kubewright.solver.problem import Snapshot, SolverSettings
 from kubewright.solver.select import solver_settings
@@ -100,17 +99,18 @@ def _consolidated(
     command: Command, fresh: tuple[Candidate, ...], simulation: Simulation, settings: Settings
 ) -> Command | Rejected:
     """The scheduler is asked again, and the saving weighed again, with the prices of now."""
-    (answer,) = confirmed(simulation, [Group(fresh)])
+    (answer,) = confirmed(simulation, [Group(tuple(simulation.refreshed(fresh)))])
     names = tuple(c.name for c in fresh)
     if answer.unplaced:
         return Rejected("scheduling", f"not all pods would schedule, {min(answer.unplaced)} has no other home", names)
     waits = simulation.not_ready(answer.destinations)
     if waits:
         return Rejected("scheduling", f"pods would go to nodes that are not ready yet ({' '.join(waits)})", names)
-    bought = consolidation.offered(answer.claims, fresh, simulation)
+    worth = simulation.worth(settings.disruption)
+    bought = consolidation.offered(answer.claims, fresh, simulation, worth)
     if isinstance(bought, Stay):
         return Rejected("scheduling", bought.text, names)
-    stay = consolidation.not_worth(fresh, bought, Worth(simulation.snapshot, settings.disruption))
+    stay = consolidation.not_worth(fresh, bought, worth)
     if stay is not None:
         return Rejected("scheduling", stay.text, names)
     return replace(command, candidates=fresh, replacements=bought, destinations=answer.destinations)

@@ -10,9 +10,10 @@ import msgspec
 from kubewright.api import labels
 from kubewright.disruption import cost
 from kubewright.disruption.candidates import Candidate, prices
-from kubewright.lifecycle import pods, state
+from kubewright.lifecycle import state
+from kubewright.lifecycle.pods import is_reschedulable
 from kubewright.settings import DisruptionSettings
-from kubewright.solver.problem import Snapshot
+from kubewright.solver.problem import Pool, StateNode
 
 BALANCED = "Balanced"
 _CENT = 1e-9
@@ -36,11 +37,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Worth:
-    """Weighs moves against what the pools of a snapshot cost."""
+    """Weighs moves against what the pools cost."""
 
-    def __init__(self, snapshot: Snapshot, settings: DisruptionSettings) -> None:
+    def __init__(self, nodes: Sequence[StateNode], pools: Sequence[Pool], settings: DisruptionSettings) -> None:
         self._settings = settings
-        self._totals = totals(snapshot)
+        self._totals = totals(nodes, pools)
 
     def judge(self, going: Sequence[Candidate], saving: float, disturbance: float | None = None) -> Verdict:
         """`saving` is that of the whole move, in USD per hour; `disturbance` is that of `going` unless it is given."""
@@ -64,6 +65,19 @@ class Worth:
         assert worst is not None
         return worst
 
+    def needed(self, going: Sequence[Candidate]) -> float:
+        """USD per hour that a move of these must save at least to be worth it."""
+        source = sum(c.usd_per_hour for c in going)
+        most = _CENT
+        for name in sorted({c.pool.name for c in going}):
+            mine = [c for c in going if c.pool.name == name]
+            total = self._totals.get(name, Total())
+            usd = sum(c.usd_per_hour for c in mine)
+            if total.disturbance > 0 and usd > 0:
+                moving = sum(c.disturbance for c in mine) / total.disturbance
+                most = max(most, self.threshold(mine[0]) * moving * total.usd_per_hour * source / usd)
+        return most
+
     def threshold(self, candidate: Candidate) -> float:
         """The least score that a move of its pool must have."""
         if candidate.pool.spec.disruption.consolidation_policy != BALANCED:
@@ -78,15 +92,15 @@ class Worth:
             balanced = one.pool.spec.disruption.consolidation_policy == BALANCED
             return Verdict(disturbance <= 0 or not balanced, 0.0, threshold, name)
         score = (saving / total.usd_per_hour) / (disturbance / total.disturbance)
-        return Verdict(score >= threshold, score, threshold, name)
+        return Verdict(score >= threshold - _CENT, score, threshold, name)
 
 
-def totals(snapshot: Snapshot) -> Mapping[str, Total]:
+def totals(nodes: Sequence[StateNode], pools: Sequence[Pool]) -> Mapping[str, Total]:
     """What each NodePool's nodes cost and what it would take to empty them all, had they settled."""
     found: dict[str, list[float]] = {}
-    for known, usd in prices(snapshot):
+    for known, usd in prices(nodes, pools):
         owner = state.labels_of(known).get(labels.NODEPOOL, "")
         sums = found.setdefault(owner, [0.0, 0.0])
         sums[0] += usd
-        sums[1] += cost.of_pods(p for p in known.pods if pods.is_reschedulable(p))
+        sums[1] += cost.of_pods(p for p in known.pods if is_reschedulable(p))
     return {name: Total(*sums) for name, sums in found.items() if name}

@@ -23,6 +23,11 @@ SERVICES = {
     api.ClusterApi: "eks",
     api.QueueApi: "sqs",
     api.IdentityApi: "iam",
+    api.ShiftApi: "arc-zonal-shift",
+    api.NetworkDiagnosisApi: "ec2",
+    api.RoleDiagnosisApi: "iam",
+    api.QuotaDiagnosisApi: "service-quotas",
+    api.CallerDiagnosisApi: "sts",
 }
 CALLS = [
     (service, name, call)
@@ -49,7 +54,7 @@ def full(kind):
         return (full(arguments[0]),)
     if arguments:
         return full(arguments[0])
-    return {str: "xxx", int: 5, float: 1.5, bool: True, datetime: datetime(2026, 11, 29, tzinfo=UTC)}[kind]
+    return {str: "x" * 8, int: 5, float: 1.5, bool: True, datetime: datetime(2026, 11, 29, tzinfo=UTC)}[kind]
 
 
 @pytest.mark.parametrize(("service", "name", "call"), CALLS, ids=[c[1] for c in CALLS])

@@ -48,6 +48,10 @@ async def fleet(
     )
 
 
+def bought(answer: api.FleetAnswer) -> tuple[str, ...]:
+    return tuple(i for each in answer.instances for i in each.instance_ids)
+
+
 @pytest.mark.parametrize(
     ("types", "change", "code"),
     [
@@ -121,12 +125,12 @@ def test_the_cheapest_is_bought_and_a_dry_pool_is_named_before_the_next():
 def test_pools_run_out_and_fill_again_when_machines_end():
     async def tell(ec2: FakeEc2):
         first = await ec2.create_fleet(await fleet(ec2, "m5.large", count=7))
-        assert len(first.instances) == 6
+        ids = bought(first)
+        assert len(ids) == 6
         await asyncio.sleep(60)
-        ids = tuple(i.instance_ids[0] for i in first.instances)
         await ec2.terminate_instances(api.TerminateInstances(instance_ids=ids))
         await asyncio.sleep(60)
-        assert len((await ec2.create_fleet(await fleet(ec2, "m5.large", count=7))).instances) == 6
+        assert len(bought(await ec2.create_fleet(await fleet(ec2, "m5.large", count=7)))) == 6
 
     story(tell, Faults(pool_size=2))
 
@@ -146,7 +150,7 @@ def test_a_client_token_buys_once_and_refuses_another_request():
 def test_quota_and_addresses_run_out():
     async def tell(ec2: FakeEc2):
         answer = await ec2.create_fleet(await fleet(ec2, "m5.large", count=5))
-        assert len(answer.instances) == 2
+        assert len(bought(answer)) == 2
         assert {e.error_code for e in answer.errors} == {"VcpuLimitExceeded"}
         ec2.faults = Faults(vcpu_quota=0)
         for subnet in sorted(ec2.account.subnets):
@@ -222,7 +226,7 @@ def test_spot_machines_are_taken_back_at_the_rate_asked_for():
 def test_new_machines_show_late_and_pages_are_pages():
     async def tell(ec2: FakeEc2):
         answer = await ec2.create_fleet(await fleet(ec2, "m5.large", count=5))
-        (name,) = answer.instances[0].instance_ids
+        name = bought(answer)[0]
         with pytest.raises(AwsError, match="does not exist"):
             await ec2.describe_instances(api.DescribeInstances(instance_ids=(name,)))
         await asyncio.sleep(11)

@@ -58,7 +58,16 @@ def test_poison_is_a_value_error_and_nothing_else(body):
 
 def interruptions(world: World) -> Interruptions:
     provider = world.provider
-    return Interruptions(world.ec2, world.kube, world.clock, "sandbox", provider._unavailable, provider._recorder)
+    return Interruptions(
+        world.ec2,
+        world.kube,
+        world.clock,
+        "sandbox",
+        provider._unavailable,
+        provider._reservations,
+        provider._recorder,
+        provider._measures,
+    )
 
 
 async def launched(world: World) -> NodeClaim:

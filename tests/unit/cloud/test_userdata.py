@@ -47,13 +47,13 @@ def test_al2023_golden():
     )
 
 
-@pytest.mark.parametrize("family", ["AL2023", "Bottlerocket"])
+@pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket", "Windows2022"])
 def test_a_machine_that_boots_with_it_registers_as_told(family):
     encoded = userdata.encode(render(family))
-    labels, taints = machine.kubelet_arguments(encoded)
-    assert labels == dict(BOOT.labels)
-    assert set(taints) == set(BOOT.taints)
-    assert machine.max_pods(encoded) == 29
+    told = machine.told(encoded)
+    assert told.labels == dict(BOOT.labels)
+    assert set(told.taints) == set(BOOT.taints)
+    assert told.max_pods == 29
 
 
 @given(PLAIN)
@@ -79,7 +79,7 @@ def test_a_users_node_config_comes_before_ours():
     parts = mime.read(render("AL2023", written))
     assert [p.content_type for p in parts] == ["application/node.eks.aws"] * 2
     assert "maxPods: 5" in parts[0].body
-    assert machine.max_pods(base64.b64encode(render("AL2023", written).encode()).decode()) == 29
+    assert machine.told(userdata.encode(render("AL2023", written))).max_pods == 29
 
 
 KEYS = st.text('abc-_ ."é', min_size=1, max_size=6)
@@ -130,11 +130,6 @@ def test_bottlerocket_refuses_what_is_not_toml():
 
 def test_custom_user_data_is_left_alone():
     assert render("Custom", "anything\r\n at all") == "anything\n at all"
-
-
-def test_a_family_without_user_data_is_refused_with_a_mend():
-    with pytest.raises(UserDataError, match="use AL2023 or Bottlerocket"):
-        render("Windows2022")
 
 
 def test_too_long_is_refused_before_ec2_does():

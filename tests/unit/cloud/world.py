@@ -82,6 +82,7 @@ def story(
 
     async def main() -> T:
         world = World(faults, seed, spec)
+        await world.provider.begin()
         if ready:
             await world.provider.reconcile_node_class("default")
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from kubewright.api import aws_labels, labels
 from kubewright.api.aws import Ami, AmiSelectorTerm, EC2NodeClass
@@ -9,10 +10,11 @@ from kubewright.api.karpenter import NodeSelectorRequirement
 from kubewright.catalogue.types import InstanceType
 from kubewright.cloud.aws import api, retry, selectors
 from kubewright.cloud.aws.errors import AwsError, is_not_found
+from kubewright.cloud.aws.families import FAMILIES
 from kubewright.cloud.aws.shapes import ARCHITECTURES
 from kubewright.errors import CloudError
 from kubewright.scheduling import requirements
-from kubewright.scheduling.requirement import DOES_NOT_EXIST, EXISTS, IN
+from kubewright.scheduling.requirement import DOES_NOT_EXIST, EXISTS, IN, Requirement
 
 GPU, ACCELERATOR = aws_labels.INSTANCE_GPU_COUNT, aws_labels.INSTANCE_ACCELERATOR_COUNT
 VARIANTS: Mapping[str, Mapping[str, str]] = {
@@ -28,6 +30,11 @@ _AL2023 = (
     ("arm64", "standard"),
     ("arm64", "nvidia"),
 )
+AL2_ENDS_WITH = 33
+WINDOWS_2025_BEGINS_WITH = 35
+"""Minor versions of Kubernetes. Source: spec/aws 2.2."""
+WINDOWS = {name.lower(): family.windows_build for name, family in FAMILIES.items() if family.windows_build}
+"""Alias family → build."""
 
 
 class AliasUnsupported(CloudError):
@@ -60,9 +67,27 @@ def parameters(alias: str, version: str) -> list[tuple[str, str]]:
             name = f"/aws/service/bottlerocket/aws-k8s-{version}{suffix}/{arch}/{release}/image_id"
             found += [(name, variant) for variant in variants]
         return found
+    minor = int(version.partition(".")[2] or 0)
     if family == "al2":
-        raise AliasUnsupported(f"alias {alias}: AL2 has no images from Kubernetes 1.33 on; use al2023@latest")
-    raise AliasUnsupported(f"alias {alias}: the family is not supported yet; use al2023@latest or bottlerocket@latest")
+        if minor >= AL2_ENDS_WITH:
+            raise AliasUnsupported(f"alias {alias}: AL2 has no images from Kubernetes 1.{AL2_ENDS_WITH} on; use al2023@latest")
+        for suffix, part, variants in (
+            ("", "node", ("standard",)),
+            ("-arm64", "arm64-node", ("standard",)),
+            ("-gpu", "gpu-node", ("nvidia", "neuron")),
+        ):
+            release = "recommended" if wanted == "latest" else f"amazon-eks-{part}-{version}-{wanted}"
+            name = f"/aws/service/eks/optimized-ami/{version}/amazon-linux-2{suffix}/{release}/image_id"
+            found += [(name, variant) for variant in variants]
+        return found
+    if family in WINDOWS:
+        if family == "windows2025" and minor < WINDOWS_2025_BEGINS_WITH:
+            text = f"alias {alias}: there are images from Kubernetes 1.{WINDOWS_2025_BEGINS_WITH} on; use windows2022@latest"
+            raise AliasUnsupported(text)
+        year = family.removeprefix("windows")
+        name = f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-{version}/image_id"
+        return [(name, family)]
+    raise AliasUnsupported(f"alias {alias}: no such family; use al2023@latest, bottlerocket@latest or windows2022@latest")
 
 
 async def resolve(ec2: api.Ec2Api, node_class: EC2NodeClass, version: str, now: datetime) -> tuple[Ami, ...]:
@@ -130,6 +155,9 @@ def _best(images: Iterable[api.Image], variants: Mapping[str, Sequence[str]], no
 
 def _requirements(arch: str, variant: str) -> tuple[NodeSelectorRequirement, ...]:
     found = [NodeSelectorRequirement(key=labels.ARCH, operator=IN, values=(arch,))]
+    if variant in WINDOWS:
+        found.append(NodeSelectorRequirement(key=labels.OS, operator=IN, values=("windows",)))
+        found.append(NodeSelectorRequirement(key=labels.WINDOWS_BUILD, operator=IN, values=(WINDOWS[variant],)))
     found += [NodeSelectorRequirement(key=key, operator=operator) for key, operator in VARIANTS.get(variant, {}).items()]
     return tuple(sorted(found, key=lambda r: (len(r.key), r.key)))
 
@@ -146,7 +174,14 @@ async def _parameter(ec2: api.Ec2Api, name: str) -> str:
 
 def for_type(amis: Sequence[Ami], instance_type: InstanceType) -> Ami | None:
     """The first that runs on the type."""
-    for ami in amis:
-        if requirements.conflict(instance_type.requirements, requirements.of_expressions(ami.requirements)) is None:
-            return ami
-    return None
+    return for_requirements(amis, instance_type.requirements)
+
+
+def for_requirements(amis: Sequence[Ami], asked: Mapping[str, Requirement]) -> Ami | None:
+    """The first that runs on a type with these labels."""
+    return next((ami for ami in amis if requirements.conflict(asked, _asked(ami)) is None), None)
+
+
+@lru_cache(maxsize=1024)
+def _asked(ami: Ami) -> Mapping[str, Requirement]:
+    return requirements.of_expressions(ami.requirements)

@@ -182,6 +182,42 @@ class BotoApi:
     async def delete_instance_profile(self, request: api.DeleteInstanceProfile) -> api.Done:
         return await self._call("iam", "delete_instance_profile", request, api.Done)
 
+    async def run_instances(self, request: api.RunInstances) -> api.Done:
+        return await self._call("ec2", "run_instances", request, api.Done)
+
+    async def describe_instance_status(self, request: api.DescribeInstanceStatus) -> api.InstanceStatusesPage:
+        return await self._call("ec2", "describe_instance_status", request, api.InstanceStatusesPage)
+
+    async def describe_capacity_reservations(self, request: api.DescribeCapacityReservations) -> api.CapacityReservationsPage:
+        return await self._call("ec2", "describe_capacity_reservations", request, api.CapacityReservationsPage)
+
+    async def describe_placement_groups(self, request: api.DescribePlacementGroups) -> api.PlacementGroupsAnswer:
+        return await self._call("ec2", "describe_placement_groups", request, api.PlacementGroupsAnswer)
+
+    async def describe_route_tables(self, request: api.DescribeRouteTables) -> api.RouteTablesPage:
+        return await self._call("ec2", "describe_route_tables", request, api.RouteTablesPage)
+
+    async def describe_vpc_endpoints(self, request: api.DescribeVpcEndpoints) -> api.VpcEndpointsPage:
+        return await self._call("ec2", "describe_vpc_endpoints", request, api.VpcEndpointsPage)
+
+    async def list_instance_profiles(self, request: api.ListInstanceProfiles) -> api.InstanceProfilesPage:
+        return await self._call("iam", "list_instance_profiles", request, api.InstanceProfilesPage)
+
+    async def get_role(self, request: api.GetRole) -> api.RoleAnswer:
+        return await self._call("iam", "get_role", request, api.RoleAnswer)
+
+    async def list_attached_role_policies(self, request: api.ListAttachedRolePolicies) -> api.AttachedPoliciesAnswer:
+        return await self._call("iam", "list_attached_role_policies", request, api.AttachedPoliciesAnswer)
+
+    async def get_managed_resource(self, request: api.GetManagedResource) -> api.ManagedResourceAnswer:
+        return await self._call("arc-zonal-shift", "get_managed_resource", request, api.ManagedResourceAnswer)
+
+    async def get_service_quota(self, request: api.GetServiceQuota) -> api.ServiceQuotaAnswer:
+        return await self._call("service-quotas", "get_service_quota", request, api.ServiceQuotaAnswer)
+
+    async def get_caller_identity(self, request: api.GetCallerIdentity) -> api.CallerIdentity:
+        return await self._call("sts", "get_caller_identity", request, api.CallerIdentity)
+
     async def close(self) -> None:
         """Wait for no call; threads end with what they are doing."""
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -189,6 +225,6 @@ class BotoApi:
             client.close()
 
 
-def _check(real: BotoApi) -> api.Ec2Api:
+def _check(real: BotoApi) -> api.DoctorApi:
     """For mypy: the adapter is the whole page."""
     return real

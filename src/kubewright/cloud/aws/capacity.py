@@ -52,6 +52,9 @@ def capacity(info: InstanceTypeInfo, node_class: EC2NodeClass, sizing: Sizing) -
         aws_labels.NEURON: sum(d.count for d in neuron) * ONE,
         aws_labels.NEURON_CORE: (neuron[0].count * neuron[0].core_info.count if neuron else 0) * ONE,
         aws_labels.EFA: _efa(info, node_class) * ONE,
+        aws_labels.PRIVATE_IPV4: max(0, info.network_info.ipv4_addresses_per_interface - 1) * ONE
+        if family_of(node_class).windows_build
+        else 0,
     }
 
 

@@ -14,9 +14,16 @@ class Cluster(msgspec.Struct, frozen=True):
     version: str
     """ "1.36"."""
     service_cidr: str
+    arn: str = ""
+    uid: str = ""
+    """Of the namespace kube-system: what tells this cluster from another one of the same name."""
+
+    @property
+    def is_ipv6(self) -> bool:
+        return ":" in self.service_cidr
 
 
-async def describe(ec2: api.Ec2Api, name: str, settings: AwsSettings) -> Cluster:
+async def describe(ec2: api.Ec2Api, name: str, settings: AwsSettings, uid: str = "") -> Cluster:
     """From EKS, with what the settings say instead.
 
     Raises:
@@ -30,4 +37,6 @@ async def describe(ec2: api.Ec2Api, name: str, settings: AwsSettings) -> Cluster
         settings.cluster_ca_bundle or found.certificate_authority.data,
         found.version,
         network.service_ipv4_cidr or network.service_ipv6_cidr,
+        found.arn,
+        uid,
     )

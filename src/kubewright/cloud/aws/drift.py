@@ -1,10 +1,10 @@
 """Whether a machine still is what its NodeClass says. Source: spec/aws 10."""
 
-from kubewright.api import aws_labels
+from kubewright.api import aws_labels, labels
 from kubewright.api.aws import EC2NodeClass
 from kubewright.api.karpenter import NodeClaim
 from kubewright.catalogue.types import InstanceType
-from kubewright.cloud.aws import amis, api
+from kubewright.cloud.aws import amis, api, instances
 
 
 def of_hash(claim: NodeClaim, node_class: EC2NodeClass) -> str:
@@ -29,3 +29,19 @@ def of_network(instance: api.Ec2Instance, node_class: EC2NodeClass) -> str:
     if status.subnets and instance.subnet_id not in {s.id for s in status.subnets}:
         return "SubnetDrift"
     return ""
+
+
+def of_reservation(instance: api.Ec2Instance, node_class: EC2NodeClass) -> str:
+    """Reserved capacity that the class does not select any more."""
+    if instances.capacity_type(instance) != labels.RESERVED:
+        return ""
+    known = {r.id for r in node_class.status.capacity_reservations}
+    return "" if instance.capacity_reservation_id in known else "CapacityReservationDrift"
+
+
+def of_group(claim: NodeClaim, node_class: EC2NodeClass, group: api.PlacementGroup | None) -> str:
+    """`group` is what the class resolves now; one that could not be resolved is no reason to replace anything."""
+    if group is None and node_class.spec.placement_group_selector is not None:
+        return ""
+    launched = claim.metadata.labels.get(aws_labels.PLACEMENT_GROUP_ID, "")
+    return "PlacementGroupDrift" if launched != (group.group_id if group else "") else ""

@@ -100,6 +100,11 @@ def is_retryable(error: AwsError) -> bool:
     return error.code in THROTTLING or error.status == 0 or error.status >= 500
 
 
+def is_unsure(error: AwsError) -> bool:
+    """Nobody knows whether the call took effect."""
+    return error.code not in THROTTLING and (error.status == 0 or error.status >= 500)
+
+
 def launch_reason(code: str, message: str) -> tuple[str, str]:
     """The Launched condition's reason and message for a failed launch."""
     text = f"{code}: {message}"

@@ -1,6 +1,6 @@
 """AMI families: what a machine of each starts with, and which count of pods its kubelet is sized for.
 
-Source: spec/aws 4.1. Families that the provider cannot write user data for are refused on the NodeClass, never launched.
+Source: spec/aws 4.1.
 """
 
 import msgspec
@@ -21,15 +21,13 @@ class Family(msgspec.Struct, frozen=True):
     honours_pods_per_core: bool = True
     reserves_for_eni_pods: bool = True
     """kube-reserved memory is sized for the ENI-limited count even when maxPods is set."""
-    refused: str = ""
-    """Why no machine of it can be launched, with the mend."""
+    windows_build: str = ""
 
-
-_NO_WINDOWS = "Windows is not supported yet; use al2023 or bottlerocket"
 
 FAMILIES = {
     family.name: family
     for family in (
+        Family("AL2", (_disk("/dev/xvda", "20Gi"),), "/dev/xvda"),
         Family("AL2023", (_disk("/dev/xvda", "20Gi"),), "/dev/xvda"),
         Family(
             "Bottlerocket",
@@ -39,12 +37,6 @@ FAMILIES = {
             reserves_for_eni_pods=False,
         ),
         Family("Custom", (), ""),
-        Family(
-            "AL2",
-            (_disk("/dev/xvda", "20Gi"),),
-            "/dev/xvda",
-            refused="AL2 is not supported: AWS ended its EKS images with Kubernetes 1.32; use alias al2023@latest",
-        ),
         *(
             Family(
                 name,
@@ -52,9 +44,13 @@ FAMILIES = {
                 "/dev/sda1",
                 eni_limited_pods=False,
                 reserves_for_eni_pods=False,
-                refused=_NO_WINDOWS,
+                windows_build=build,
             )
-            for name in ("Windows2019", "Windows2022", "Windows2025")
+            for name, build in (
+                ("Windows2019", "10.0.17763"),
+                ("Windows2022", "10.0.20348"),
+                ("Windows2025", "10.0.26100"),
+            )
         ),
     )
 }

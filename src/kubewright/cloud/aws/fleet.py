@@ -1,47 +1,104 @@
-"""Buying: one instant fleet for one NodeClaim, safe to repeat. Source: spec/aws 7.3, 7.4.
+"""Buying: one instant fleet for all NodeClaims that ask for the same, safe to repeat. Source: spec/aws 7.3 to 7.5.
 
-The client token follows from the NodeClaim's UID, so that a repeated call cannot buy twice, in this process or after a crash: EC2
-answers the same request with the same machine, and a changed one with an error.
+Nothing is bought twice, and nothing bought is lost:
+
+- a fleet whose answer did not come is asked for again with the same client token, so EC2 answers with the same machines;
+- a fleet's machines carry the names of the NodeClaims it was for, so that another process finds them (`ownership`).
 """
 
 import hashlib
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from kubewright.api import labels
 from kubewright.api.aws import EC2NodeClass
 from kubewright.api.karpenter import NodeClaim
-from kubewright.api.quantity import ONE
-from kubewright.cloud.aws import amis, api, errors, retry, tags, templates, userdata
+from kubewright.clock import Clock
+from kubewright.cloud.aws import api, errors, retry, tags, templates
+from kubewright.cloud.aws.addresses import Addresses
+from kubewright.cloud.aws.batching import Batcher
 from kubewright.cloud.aws.cluster import Cluster
 from kubewright.cloud.aws.launch import Choice
+from kubewright.cloud.aws.measures import Measures
+from kubewright.cloud.aws.orders import Order, Orders, place, promises
+from kubewright.cloud.aws.reservations import ReservationCounts
 from kubewright.cloud.aws.settings import AwsSettings
 from kubewright.cloud.aws.unavailable import UnavailableOfferings
-from kubewright.cloud.aws.userdata.boot import Boot, node_labels, node_taints
-from kubewright.errors import InsufficientCapacity, LaunchFailed
+from kubewright.errors import CloudError, LaunchFailed, Throttled
 
-SHOWS_WITHIN = timedelta(seconds=30)
-"""How long DescribeInstances may hide a machine that a fleet has bought."""
+MOST_CLAIMS = 200
+"""That one fleet is asked for; so many names fit into a machine's tags."""
+IDLE = timedelta(milliseconds=35)
+NO_REASON = "EC2 gave neither a machine nor a reason"
+_SPREAD_FULL = "limit of instances in this spread placement group"
 
-REMEMBERED = 1000
-_STRATEGIES = {labels.SPOT: "price-capacity-optimized", labels.ON_DEMAND: "lowest-price"}
-_CORRECTED = {labels.SPOT: "capacity-optimized-prioritized", labels.ON_DEMAND: "prioritized"}
-"""For claims planned with prices that are not EC2's own: it is told the order. Source: spec/aws 7.3."""
+
+class Bought(msgspec.Struct, frozen=True):
+    instance: api.Ec2Instance
+    reservation_id: str = ""
+
+
+class _Sent:
+    """A fleet that was asked for, and whose answer is not known."""
+
+    def __init__(self, request: api.CreateFleet, orders: Sequence[Order]) -> None:
+        self.request = request
+        self.orders = tuple(orders)
+
+
+class TemplateGone(CloudError):
+    """Somebody deleted a launch template; make it again and ask again."""
 
 
 class Fleet:
-    """Remembers, per NodeClaim UID, which try is the current one."""
+    """Batches, sends, repeats, deals machines out, and marks what was out of capacity."""
 
-    def __init__(self, ec2: api.Ec2Api, cluster: str, made: templates.LaunchTemplates, unavailable: UnavailableOfferings) -> None:
+    def __init__(
+        self,
+        ec2: api.Ec2Api,
+        clock: Clock,
+        cluster: str,
+        made: templates.LaunchTemplates,
+        unavailable: UnavailableOfferings,
+        addresses: Addresses,
+        reservations: ReservationCounts,
+        measures: Measures,
+    ) -> None:
         self._ec2 = ec2
+        self._clock = clock
         self._cluster = cluster
         self._templates = made
         self._unavailable = unavailable
-        self._attempts: dict[str, int] = {}
-        self._clashed: dict[str, datetime] = {}
-        self._contents: dict[bytes, api.LaunchTemplateData] = {}
+        self._addresses = addresses
+        self._reservations = reservations
+        self._measures = measures
+        self._orders = Orders(clock, cluster, made, unavailable, addresses, measures)
+        self._unsure: dict[str, _Sent] = {}
+        """By NodeClaim UID."""
+        self._unclaimed: dict[str, Bought] = {}
+        """Dealt out to NodeClaims that were not waiting just then."""
+        self._serial = 0
+        self._began = ""
+        self._batches: Batcher[Order, Bought] = Batcher(
+            "create_fleet",
+            self._buy_together,
+            key=lambda order: msgspec.json.encode((order.node_class, order.request)),
+            idle=IDLE,
+            most=MOST_CLAIMS,
+            measures=measures,
+        )
+        self._repeats: Batcher[Order, Bought] = Batcher(
+            "create_fleet",
+            self._repeat_together,
+            key=lambda order: id(self._unsure[order.uid]),
+            idle=IDLE,
+            most=MOST_CLAIMS,
+            measures=measures,
+        )
         self._log = structlog.get_logger("kubewright.fleet")
 
     async def buy(
@@ -51,199 +108,171 @@ class Fleet:
         choice: Choice,
         cluster: Cluster,
         aws: AwsSettings,
-        now: datetime,
-    ) -> api.Ec2Instance | None:
-        """The machine, still pending; None when an earlier fleet of this claim may have bought one that EC2 does not show yet.
+        group: api.PlacementGroup | None = None,
+    ) -> Bought:
+        """The machine, still pending.
 
         Raises:
             InsufficientCapacity: every offering was out; they are marked.
             LaunchFailed, UserDataError: see there.
-            AwsError: the call was answered with an error.
+            Throttled: AWS did not let the call through, or did not answer it; ask again.
         """
         uid = claim.metadata.uid
-        configs = await self._configs(claim, node_class, choice, cluster, aws, now)
-        request = self.request(claim, node_class, choice, configs)
-        try:
-            answer = await retry.call(self._ec2.create_fleet, request)
-        except errors.AwsError as error:
-            if error.code == errors.TEMPLATE_GONE:
+        if uid in self._unclaimed:
+            return self._unclaimed.pop(uid)
+        unsure = self._unsure.get(uid)
+        if unsure is not None:
+            return await self._repeats.add(next(o for o in unsure.orders if o.uid == uid))
+        for attempt in (1, 2):
+            order = await self._orders.make(claim, node_class, choice, cluster, aws, group)
+            promised = self._addresses.promise(promises(order, choice))
+            used = ""
+            try:
+                bought = await self._batches.add(order)
+                used = bought.instance.subnet_id
+            except TemplateGone as error:
                 self._templates.forget()
-                configs = await self._configs(claim, node_class, choice, cluster, aws, now)
-                self._next(uid)
-                answer = await retry.call(self._ec2.create_fleet, self.request(claim, node_class, choice, configs))
-            elif error.code == errors.TOKEN_REUSED:
-                if self._clashed.setdefault(uid, now) + SHOWS_WITHIN <= now:
-                    self._next(uid)  # that fleet bought nothing, or its machine is gone
-                return None
+                if attempt == 2:
+                    raise LaunchFailed("LaunchTemplateNotFound", error.message) from error
             else:
-                raise
-        self._learn(answer, choice.capacity_type, now)
-        if not any(i.instance_ids for i in answer.instances):
-            self._next(uid)
-            raise errors.of_fleet([(e.error_code, e.error_message) for e in answer.errors])
-        self._clashed.pop(uid, None)
-        return _instance(answer, claim, node_class, choice.capacity_type, self._cluster, now)
+                return bought
+            finally:
+                self._addresses.take_back(promised, used)
+        raise AssertionError("unreachable")
 
-    def request(
-        self, claim: NodeClaim, node_class: EC2NodeClass, choice: Choice, configs: tuple[api.TemplateConfig, ...]
-    ) -> api.CreateFleet:
-        found = tags.as_tags(tags.of_claim(self._cluster, claim, node_class.spec.tags or {}))
-        strategy = (_CORRECTED if _is_corrected(claim) else _STRATEGIES)[choice.capacity_type]
-        is_spot = choice.capacity_type == labels.SPOT
-        token = f"{claim.metadata.uid}/{self._attempts.get(claim.metadata.uid, 0)}"
-        return api.CreateFleet(
-            type="instant",
-            launch_template_configs=configs,
-            target_capacity_specification=api.TargetCapacity(
-                total_target_capacity=1, default_target_capacity_type=choice.capacity_type
-            ),
-            spot_options=api.SpotOptions(allocation_strategy=strategy) if is_spot else None,
-            on_demand_options=None if is_spot else api.OnDemandOptions(allocation_strategy=strategy),
-            tag_specifications=tuple(
-                api.TagSpecification(resource_type=kind, tags=found) for kind in ("instance", "volume", "fleet")
-            ),
-            client_token=hashlib.sha256(token.encode()).hexdigest(),
-        )
+    # --- sending --------------------------------------------------------------------------------------------------------
 
-    async def _configs(
-        self,
-        claim: NodeClaim,
-        node_class: EC2NodeClass,
-        choice: Choice,
-        cluster: Cluster,
-        aws: AwsSettings,
-        now: datetime,
-    ) -> tuple[api.TemplateConfig, ...]:
-        """One template per image and pod count, with everything that may be bought from it."""
-        subnets = self._best_subnets(node_class)
-        groups: dict[tuple[str, int], list[api.Override]] = {}
-        for b in choice.types:
-            ami = amis.for_type(node_class.status.amis, b.type)
-            if ami is None:
-                continue
-            overrides = groups.setdefault((ami.id, b.type.capacity["pods"] // ONE), [])
-            overrides += [
-                api.Override(
-                    instance_type=b.type.name,
-                    subnet_id=subnets[o.zone],
-                    availability_zone=o.zone,
-                    image_id=ami.id,
-                    priority=o.price if _is_corrected(claim) else None,
-                )
-                for o in b.offerings
-                if o.zone in subnets
-            ]
-        configs = []
-        for (image, pods), overrides in sorted(groups.items()):
-            if not overrides:
-                continue
-            content = self._content(claim, node_class, choice.capacity_type, image, pods, cluster, aws)
-            name = await self._templates.ensure(node_class, content, now)
-            specification = api.TemplateSpecification(launch_template_name=name)
-            configs.append(api.TemplateConfig(launch_template_specification=specification, overrides=tuple(overrides)))
-        if not configs:
-            if not any(amis.for_type(node_class.status.amis, b.type) for b in choice.types):
-                raise LaunchFailed("AMINotFound", "no AMI of the NodeClass runs on any of the instance types")
-            raise InsufficientCapacity("no capacity offerings are currently available given the constraints")
-        return tuple(configs)
-
-    def _content(
-        self,
-        claim: NodeClaim,
-        node_class: EC2NodeClass,
-        capacity_type: str,
-        image: str,
-        pods: int,
-        cluster: Cluster,
-        aws: AwsSettings,
-    ) -> api.LaunchTemplateData:
-        """What the template says; made once for equal machines."""
-        boot = _boot(claim, node_class, capacity_type, pods, cluster, aws)
-        pool = claim.metadata.labels.get(labels.NODEPOOL, "")
-        status = (node_class.status.security_groups, node_class.status.instance_profile)
-        key = msgspec.json.encode((node_class.name, node_class.spec, status, image, pool, capacity_type, boot))
-        if key not in self._contents:
-            if len(self._contents) >= REMEMBERED:
-                self._contents.clear()
-            found = tags.of_class(self._cluster, node_class.name, node_class.spec.tags or {}) | {tags.NODE_POOL: pool}
-            self._contents[key] = templates.data(
-                node_class,
-                image_id=image,
-                user_data=userdata.encode(userdata.render(node_class, boot)),
-                capacity_type=capacity_type,
-                found=found,
+    async def _buy_together(self, orders: Sequence[Order]) -> list[Bought | Exception]:
+        base = orders[0].request
+        others = max((len(s.tags) for s in base.tag_specifications), default=0)
+        size = min(len(orders), tags.room_for_launches(others))
+        if not size:
+            text = f"spec.tags: {others} tags with ours leave no room for one more of the {tags.MOST} that EC2 takes"
+            return [LaunchFailed("LaunchFailed", text)] * len(orders)
+        found: list[Bought | Exception] = []
+        for start in range(0, len(orders), size):
+            part = orders[start : start + size]
+            self._serial += 1
+            self._began = self._began or self._clock.now().isoformat()
+            token = " ".join((self._cluster, self._began, str(self._serial), *(o.uid for o in part)))
+            launch = tags.of_launch([o.uid for o in part])
+            request = replace(
+                base,
+                target_capacity_specification=replace(base.target_capacity_specification, total_target_capacity=len(part)),
+                tag_specifications=tuple(
+                    replace(s, tags=tags.as_tags({**api.tags_of(s.tags), **launch})) for s in base.tag_specifications
+                ),
+                client_token=hashlib.sha256(token.encode()).hexdigest(),
             )
-        return self._contents[key]
-
-    def _best_subnets(self, node_class: EC2NodeClass) -> dict[str, str]:
-        """Per zone the subnet with most free addresses (status order) that is not known to be full."""
-        found: dict[str, str] = {}
-        for s in node_class.status.subnets:
-            if s.zone not in found and not self._unavailable.subnet_is_full(s.id):
-                found[s.zone] = s.id
+            found += await self._send(_Sent(request, part))
         return found
 
-    def _learn(self, answer: api.FleetAnswer, capacity_type: str, now: datetime) -> None:
+    async def _repeat_together(self, orders: Sequence[Order]) -> list[Bought | Exception]:
+        sent = self._unsure.get(orders[0].uid)
+        if sent is None:
+            return [Throttled("the answer to an earlier launch was just dealt out; asking again")] * len(orders)
+        answers = dict(zip((o.uid for o in sent.orders), await self._send(sent), strict=True))
+        for order in sent.orders:
+            bought = answers[order.uid]
+            if order.uid not in {o.uid for o in orders} and isinstance(bought, Bought):
+                self._unclaimed[order.uid] = bought
+        return [answers[o.uid] for o in orders]
+
+    async def _send(self, sent: _Sent) -> list[Bought | Exception]:
+        """One answer or error for each of `sent.orders`."""
+        orders = sent.orders
+        for o in orders:
+            self._unsure[o.uid] = sent  # until proved otherwise: a process that is cancelled here has perhaps bought
+        try:
+            answer = await retry.call(self._ec2.create_fleet, sent.request)
+        except errors.AwsError as error:
+            if errors.is_unsure(error):
+                return [Throttled(f"EC2 did not answer the launch: {error}")] * len(orders)
+            self._sure(orders)
+            if error.code == errors.TEMPLATE_GONE:
+                return [TemplateGone(str(error))] * len(orders)
+            return [errors.of_launch(error)] * len(orders)
+        self._sure(orders)
+        self._learn(answer, orders[0])
+        machines = [(i, bought) for bought in answer.instances for i in bought.instance_ids]
+        found: list[Bought | Exception] = [
+            self._dealt(instance_id, bought, order) for order, (instance_id, bought) in zip(orders, machines, strict=False)
+        ]
+        if len(found) < len(orders):
+            failed = errors.of_fleet([(e.error_code, e.error_message) for e in answer.errors])
+            found += [failed] * (len(orders) - len(found))
+        return found
+
+    def _sure(self, orders: Sequence[Order]) -> None:
+        for o in orders:
+            self._unsure.pop(o.uid, None)
+
+    def _dealt(self, instance_id: str, bought: api.FleetInstance, order: Order) -> Bought:
+        """The machine from the answer alone: our own overrides are echoed, so EC2 need not be asked again."""
+        chosen = bought.launch_template_and_overrides.overrides or api.Override(instance_type=bought.instance_type, subnet_id="")
+        reservation = order.reservations.get(place(chosen.instance_type, chosen.availability_zone), "")
+        if reservation:
+            self._reservations.launched(reservation, self._clock.now())
+        found = next((s.tags for s in order.request.tag_specifications if s.resource_type == "instance"), ())
+        instance = api.Ec2Instance(
+            instance_id=instance_id,
+            instance_type=bought.instance_type or chosen.instance_type,
+            image_id=chosen.image_id,
+            state=api.InstanceState(name="pending"),
+            launch_time=self._clock.now(),
+            placement=api.Placement(
+                availability_zone=chosen.availability_zone,
+                tenancy=order.tenancy,
+                group_id=order.group_id,
+                partition_number=order.partition,
+            ),
+            subnet_id=chosen.subnet_id,
+            instance_lifecycle="spot" if order.capacity_type == labels.SPOT else "",
+            capacity_reservation_id=reservation,
+            capacity_reservation_specification=api.ReservationSpecification(
+                capacity_reservation_preference="capacity-reservations-only"
+            )
+            if reservation
+            else None,
+            tags=found,
+        )
+        return Bought(instance, reservation)
+
+    def _learn(self, answer: api.FleetAnswer, order: Order) -> None:
         """Marks for every offering that was out. Source: spec/aws 6.5."""
+        now = self._clock.now()
         for e in answer.errors:
             tried = e.launch_template_and_overrides.overrides
-            self._log.info(
-                "fleet error",
-                code=e.error_code,
-                instance_type=tried.instance_type if tried else "",
-                zone=tried.availability_zone if tried else "",
+            kind, zone = (tried.instance_type, tried.availability_zone) if tried else ("", "")
+            self._log.info("fleet error", code=e.error_code, instance_type=kind, zone=zone, capacity_type=order.capacity_type)
+            self._measures.count(
+                "karpenter_cloudprovider_instance_launch_failures_total",
+                zone=zone,
+                zone_id=self._unavailable.zone_id(zone),
+                capacity_type=order.capacity_type,
+                reason=e.error_code,
             )
             if e.error_code == errors.NO_SPOT_ROLE:
                 self._unavailable.mark_spot(e.error_code, now)
-            elif e.error_code in errors.UNFULFILLABLE and tried is not None:
-                if e.error_code == errors.SUBNET_FULL:
-                    self._unavailable.mark_subnet(tried.subnet_id, now)
-                else:
-                    self._unavailable.mark(capacity_type, tried.instance_type, tried.availability_zone, e.error_code, now)
-
-    def _next(self, uid: str) -> None:
-        self._attempts[uid] = self._attempts.get(uid, 0) + 1
-        self._clashed.pop(uid, None)
-
-
-def _is_corrected(claim: NodeClaim) -> bool:
-    return claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true"
-
-
-def _boot(claim: NodeClaim, node_class: EC2NodeClass, capacity_type: str, pods: int, cluster: Cluster, aws: AwsSettings) -> Boot:
-    custom = node_class.ami_family == "Custom"
-    return Boot(
-        cluster_name=cluster.name,
-        endpoint=cluster.endpoint,
-        ca_bundle=cluster.ca_bundle,
-        service_cidr=cluster.service_cidr,
-        cluster_dns=(aws.cluster_dns,) if aws.cluster_dns else (),
-        max_pods=pods,
-        labels=node_labels(claim, capacity_type, custom=custom),
-        taints=node_taints(claim),
-        raid0=node_class.spec.instance_store_policy == "RAID0",
-    )
-
-
-def _instance(
-    answer: api.FleetAnswer,
-    claim: NodeClaim,
-    node_class: EC2NodeClass,
-    capacity_type: str,
-    cluster: str,
-    now: datetime,
-) -> api.Ec2Instance:
-    """The bought machine from the answer alone: our own overrides are echoed, so EC2 need not be asked again."""
-    bought = next(i for i in answer.instances if i.instance_ids)
-    chosen = bought.launch_template_and_overrides.overrides
-    return api.Ec2Instance(
-        instance_id=bought.instance_ids[0],
-        instance_type=bought.instance_type or (chosen.instance_type if chosen else ""),
-        image_id=chosen.image_id if chosen else "",
-        state=api.InstanceState(name="pending"),
-        launch_time=now,
-        placement=api.Placement(availability_zone=chosen.availability_zone if chosen else ""),
-        subnet_id=chosen.subnet_id if chosen else "",
-        instance_lifecycle="spot" if capacity_type == labels.SPOT else "",
-        tags=tags.as_tags(tags.of_claim(cluster, claim, node_class.spec.tags or {})),
-    )
+            elif tried is None or e.error_code not in errors.UNFULFILLABLE:
+                continue
+            elif e.error_code == errors.SUBNET_FULL:
+                self._unavailable.mark_subnet(tried.subnet_id, now)
+                self._addresses.empty(tried.subnet_id)
+            elif order.reservations:
+                reservation = order.reservations.get(place(kind, zone))
+                if reservation is not None:
+                    self._reservations.used_up(reservation, now)
+            elif _SPREAD_FULL in e.error_message:
+                for each in order.types:
+                    self._unavailable.mark(order.capacity_type, each, zone, e.error_message, now, order.group_id)
+            else:
+                self._unavailable.mark(order.capacity_type, kind, zone, e.error_code, now, order.group_id)
+        if not answer.errors and not any(i.instance_ids for i in answer.instances):
+            for config in order.request.launch_template_configs:
+                for o in config.overrides:
+                    self._unavailable.mark(
+                        order.capacity_type, o.instance_type, o.availability_zone, NO_REASON, now, order.group_id
+                    )
+            for reservation in sorted(set(order.reservations.values())):
+                self._reservations.used_up(reservation, now)

@@ -19,6 +19,7 @@ _NOT_ON_CLAIMS = frozenset(
         aws_labels.CAPACITY_RESERVATION_ID,
         aws_labels.CAPACITY_RESERVATION_TYPE,
         aws_labels.CAPACITY_RESERVATION_INTERRUPTIBLE,
+        aws_labels.PLACEMENT_GROUP_PARTITION,
     }
 )
 
@@ -36,7 +37,15 @@ def instance_id(of_provider: str) -> str:
 
 
 def capacity_type(instance: api.Ec2Instance) -> str:
-    return labels.SPOT if instance.spot_instance_request_id or instance.instance_lifecycle == "spot" else labels.ON_DEMAND
+    if instance.spot_instance_request_id or instance.instance_lifecycle == "spot":
+        return labels.SPOT
+    chosen = instance.capacity_reservation_specification
+    is_reserved = (
+        instance.capacity_reservation_id
+        and chosen is not None
+        and chosen.capacity_reservation_preference == "capacity-reservations-only"
+    )
+    return labels.RESERVED if is_reserved else labels.ON_DEMAND
 
 
 def owned_filters(cluster: str) -> tuple[api.Filter, ...]:
@@ -49,7 +58,7 @@ def owned_filters(cluster: str) -> tuple[api.Filter, ...]:
     )
 
 
-def describe(instance: api.Ec2Instance, shape: InstanceType | None, zone_id: str = "") -> Instance:
+def describe(instance: api.Ec2Instance, shape: InstanceType | None, zone_id: str = "", *, wants_efa: bool = False) -> Instance:
     """`shape` is the instance's type if it is known; without it there is no capacity to show."""
     found = api.tags_of(instance.tags)
     zone, kind = instance.placement.availability_zone, capacity_type(instance)
@@ -59,11 +68,18 @@ def describe(instance: api.Ec2Instance, shape: InstanceType | None, zone_id: str
         named[aws_labels.ZONE_ID] = zone_id
     if found.get(tags.NODE_POOL):
         named[labels.NODEPOOL] = found[tags.NODE_POOL]
+    if kind == labels.RESERVED:
+        named[aws_labels.CAPACITY_RESERVATION_ID] = instance.capacity_reservation_id
+    if instance.placement.group_id:
+        named[aws_labels.PLACEMENT_GROUP_ID] = instance.placement.group_id
+    if instance.placement.partition_number:
+        named[aws_labels.PLACEMENT_GROUP_PARTITION] = str(instance.placement.partition_number)
+    has_efa = wants_efa or any(i.interface_type.startswith("efa") for i in instance.network_interfaces)
     return Instance(
         provider_id=provider_id(zone, instance.instance_id),
         labels=dict(sorted(named.items())),
-        capacity=amounts(shape.capacity) if shape else {},
-        allocatable=amounts(shape.allocatable()) if shape else {},
+        capacity=amounts(shape.capacity, efa=has_efa) if shape else {},
+        allocatable=amounts(shape.allocatable(), efa=has_efa) if shape else {},
         image_id=instance.image_id,
         node_claim=found.get(tags.NODE_CLAIM, ""),
         terminating=instance.state.name in GOING,
@@ -79,10 +95,10 @@ def labels_of(requirements: Mapping[str, Requirement]) -> dict[str, str]:
     }
 
 
-def amounts(found: Mapping[str, int]) -> dict[str, str]:
-    """As NodeClaim status shows them: without zeros; EFA only where it was really asked for, which no launch does yet."""
+def amounts(found: Mapping[str, int], *, efa: bool = False) -> dict[str, str]:
+    """As NodeClaim status shows them: without zeros; EFA only where the machine really has it."""
     return {
         name: quantity.show(amount, binary=name in ("memory", "ephemeral-storage"))
         for name, amount in sorted(found.items())
-        if amount and name != aws_labels.EFA
+        if amount and (efa or name != aws_labels.EFA)
     }

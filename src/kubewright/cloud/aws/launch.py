@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from kubewright.api import aws_labels, labels, quantity
 from kubewright.api.karpenter import NodeClaim
 from kubewright.api.quantity import Resources
 from kubewright.catalogue.types import InstanceType, Offering
+from kubewright.cloud.aws.reservations import CAPACITY_BLOCK
 from kubewright.errors import InsufficientCapacity
 from kubewright.scheduling import requirements, resources
 from kubewright.scheduling.requirement import DOES_NOT_EXIST, NOT_IN, Requirement
@@ -35,6 +37,12 @@ class Choice(msgspec.Struct, frozen=True):
 
     capacity_type: str
     types: tuple[Buyable, ...]
+    reservation_type: str = ""
+    """Of reserved capacity: all of one kind."""
+    interruptible: bool = False
+    tenancy: str = "default"
+    partition: int = 0
+    """Of a placement group; 0 leaves it to EC2."""
 
 
 def choose(claim: NodeClaim, types: Sequence[InstanceType], min_values: MinValuesPolicy = MinValuesPolicy.STRICT) -> Choice:
@@ -42,18 +50,23 @@ def choose(claim: NodeClaim, types: Sequence[InstanceType], min_values: MinValue
     wanted = requirements.of_expressions(claim.spec.requirements, aws_labels.ALIASES)
     requests = quantity.parse_map(claim.spec.resources.requests)
     asks_for_many = any(r.min_values is not None for r in wanted.values())
-    found = buyable(wanted, requests, types)
-    if not found:
+    everything = buyable(wanted, requests, types)
+    if not everything:
         raise InsufficientCapacity("all requested instance types were unavailable during launch")
+    reserved = reserved_first(everything)
+    found = _only(everything, lambda o: o.capacity_type != labels.RESERVED)
     if not asks_for_many:
-        found = without_dear_spot(without_exotic(found))
+        reserved, found = without_exotic(reserved), without_dear_spot(without_exotic(found))
     sold = {o.capacity_type for b in found for o in b.offerings}
-    markets = [m for m in (labels.SPOT, labels.ON_DEMAND) if m in sold] or [labels.ON_DEMAND]
-    choices = [_cheapest(found, market) for market in markets]
+    choices = [_reserved(reserved)] if reserved else []
+    choices += [_cheapest(found, market) for market in (labels.SPOT, labels.ON_DEMAND) if market in sold]
+    if not choices:
+        raise InsufficientCapacity("all requested reserved capacity is taken")
+    choices = [replace(c, tenancy=_tenancy(wanted), partition=_partition(wanted)) for c in choices]
     shorts = [too_few_values(wanted, choice.types) for choice in choices]
     if min_values is not MinValuesPolicy.STRICT:
         return choices[0]
-    # On-demand where only spot is too short of values, or the same claim would be planned and refused for ever.
+    # The next market where the best one is too short of values, or the same claim would be planned and refused for ever.
     for choice, short in zip(choices, shorts, strict=True):
         if not short:
             return choice
@@ -64,6 +77,74 @@ def _cheapest(found: Iterable[Buyable], capacity_type: str) -> Choice:
     kept = _only(found, lambda o: o.capacity_type == capacity_type)
     kept.sort(key=lambda b: (b.price, b.type.name))
     return Choice(capacity_type, tuple(kept[:MOST_TYPES]))
+
+
+def _reserved(reserved: Sequence[Buyable]) -> Choice:
+    first = reserved[0].offerings[0]
+    choice = _cheapest(reserved, labels.RESERVED)
+    return replace(choice, reservation_type=_reservation_type(first), interruptible=_is_interruptible(first))
+
+
+def reserved_first(found: Sequence[Buyable]) -> list[Buyable]:
+    """Reserved capacity that one request can ask for, with one reservation for each type and zone; empty if there is none.
+
+    Of the kinds (default, capacity block, interruptible) the one with the cheapest offering, in that order where they cost the
+    same; of capacity blocks a single one. Of several reservations the one with most room. Source: spec/aws 7.2.
+    """
+    offered = [
+        (o.price, _is_interruptible(o), _reservation_type(o) != "default", b.type.name, o.zone, o)
+        for b in found
+        for o in b.offerings
+        if o.capacity_type == labels.RESERVED
+    ]
+    if not offered:
+        return []
+    best = min(offered, key=lambda row: row[:5])
+    is_block = _reservation_type(best[5]) == CAPACITY_BLOCK
+    kept = []
+    for b in found:
+        if is_block and b.type.name != best[3]:
+            continue
+        by_zone: dict[str, Offering] = {}
+        for o in b.offerings:
+            if o.capacity_type != labels.RESERVED or (_is_interruptible(o), _reservation_type(o) != "default") != best[1:3]:
+                continue
+            before = by_zone.get(o.zone)
+            if before is None or _rank(o) < _rank(before):
+                by_zone[o.zone] = o
+        chosen = sorted(by_zone.values(), key=_rank)[: 1 if is_block else None]
+        if chosen:
+            kept.append(Buyable(b.type, tuple(sorted(chosen, key=lambda o: (o.price, o.zone)))))
+    return kept
+
+
+def _rank(o: Offering) -> tuple[int, float, str, str]:
+    return -o.reservation_capacity, o.price, o.zone, _value(o, aws_labels.CAPACITY_RESERVATION_ID)
+
+
+def _reservation_type(o: Offering) -> str:
+    return _value(o, aws_labels.CAPACITY_RESERVATION_TYPE) or "default"
+
+
+def _is_interruptible(o: Offering) -> bool:
+    return _value(o, aws_labels.CAPACITY_RESERVATION_INTERRUPTIBLE) == "true"
+
+
+def _value(o: Offering, key: str) -> str:
+    found = o.requirements.get(key)
+    return min(found.values, default="") if found is not None and not found.complement else ""
+
+
+def _tenancy(wanted: Mapping[str, Requirement]) -> str:
+    asked = wanted.get(aws_labels.INSTANCE_TENANCY)
+    return "default" if asked is None or asked.has("default") else "dedicated"
+
+
+def _partition(wanted: Mapping[str, Requirement]) -> int:
+    """The least partition that the claim names, 0 if it names none."""
+    asked = wanted.get(aws_labels.PLACEMENT_GROUP_PARTITION)
+    named = sorted(int(v) for v in asked.values if v.isdigit()) if asked is not None and not asked.complement else []
+    return named[0] if named else 0
 
 
 def buyable(wanted: Mapping[str, Requirement], requests: Resources, types: Sequence[InstanceType]) -> list[Buyable]:

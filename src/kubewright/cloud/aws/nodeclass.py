@@ -1,6 +1,6 @@
 """The EC2NodeClass controller: what a class selects, written into its status with the conditions that say if it may be used.
 
-Source: spec/aws 1.3, 1.4, 1.5. Not done: the dry runs of a launch; what the provider cannot serve yet is refused by name.
+Source: spec/aws 1.3, 1.4, 1.5.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,19 +12,30 @@ from msgspec.structs import replace
 
 from kubewright.api import aws_labels, conditions
 from kubewright.api import hash as hashes
-from kubewright.api.aws import CONDITIONS, EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
+from kubewright.api.aws import (
+    CONDITIONS,
+    CONDITIONS_WITH_RESERVATIONS,
+    EC2NodeClass,
+    EC2NodeClassStatus,
+    SecurityGroup,
+    Subnet,
+)
 from kubewright.api.karpenter import NodeClaim
 from kubewright.api.meta import find_condition
 from kubewright.clock import Clock
-from kubewright.cloud.aws import amis, api, profiles, selectors, tags
-from kubewright.cloud.aws.capacity import family_of
+from kubewright.cloud.aws import amis, api, placement, profiles, reservations, selectors
+from kubewright.cloud.aws.addresses import Addresses
 from kubewright.cloud.aws.cluster import Cluster
-from kubewright.cloud.aws.errors import AwsError
+from kubewright.cloud.aws.errors import AwsError, is_retryable
+from kubewright.cloud.aws.placement import PlacementGroups
+from kubewright.cloud.aws.reservations import ReservationCounts
 from kubewright.cloud.aws.settings import AwsSettings
 from kubewright.cloud.aws.templates import LaunchTemplates
-from kubewright.cloud.aws.userdata import Boot, UserDataError, render
+from kubewright.cloud.aws.unavailable import UnavailableOfferings
+from kubewright.cloud.aws.validation import Validation, Verdict
 from kubewright.errors import NodeClassNotReady, NotFound
 from kubewright.kube.client import KubeClient, MergePatch
+from kubewright.kube.events import Recorder
 from kubewright.lifecycle import changes
 
 SOON = timedelta(minutes=1)
@@ -32,55 +43,8 @@ LATER = timedelta(minutes=5)
 WAIT_FOR_CLAIMS = timedelta(minutes=10)
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """One condition to set."""
-
-    kind: str
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
-def unsupported(node_class: EC2NodeClass) -> list[str]:
-    """What the NodeClass asks for that this provider cannot do yet, as sentences with the mend."""
-    spec = node_class.spec
-    asked = {
-        "spec.capacityReservationSelectorTerms": bool(spec.capacity_reservation_selector_terms),
-        "spec.placementGroupSelector": spec.placement_group_selector is not None,
-        "spec.connectionTracking": spec.connection_tracking is not None,
-        "spec.cpuOptions": spec.cpu_options is not None,
-        "spec.context": spec.context is not None,
-    }
-    found = [f"{field}: not supported yet; leave it out" for field, is_asked in asked.items() if is_asked]
-    refused = family_of(node_class).refused
-    return [*found, f"spec.amiFamily: {refused}"] if refused else found
-
-
-def validate(node_class: EC2NodeClass) -> Verdict:
-    """The condition ValidationSucceeded, after the others have been set in `node_class`."""
-    problems = unsupported(node_class)
-    if problems:
-        return Verdict("ValidationSucceeded", conditions.FALSE, "UnsupportedConfiguration", "; ".join(problems))
-    bad = tags.forbidden(node_class.spec.tags or {})
-    if bad:
-        return Verdict(
-            "ValidationSucceeded", conditions.FALSE, "TagValidationFailed", f"spec.tags: {', '.join(bad)} are set by us"
-        )
-    kubelet = node_class.spec.kubelet
-    if node_class.ami_family == "Bottlerocket" and kubelet is not None and kubelet.pods_per_core is not None:
-        text = "spec.kubelet.podsPerCore: Bottlerocket does not know it; use maxPods"
-        return Verdict("ValidationSucceeded", conditions.FALSE, "UnsupportedKubeletConfiguration", text)
-    try:
-        render(node_class, Boot(cluster_name="c", endpoint="https://e", ca_bundle="", max_pods=110))
-    except UserDataError as error:
-        return Verdict("ValidationSucceeded", conditions.FALSE, "UserDataInvalid", str(error))
-    needed = ("AMIsReady", "InstanceProfileReady", "SecurityGroupsReady", "SubnetsReady")
-    states = [c.status if (c := find_condition(node_class.status.conditions, kind)) else conditions.UNKNOWN for kind in needed]
-    if set(states) != {conditions.TRUE}:
-        status = conditions.FALSE if conditions.FALSE in states else conditions.UNKNOWN
-        text = "Awaiting AMI, Instance Profile, Security Group, and Subnet resolution"
-        return Verdict("ValidationSucceeded", status, "DependenciesNotReady", text)
-    return Verdict("ValidationSucceeded", conditions.TRUE)
+Step = tuple[EC2NodeClassStatus, Verdict, timedelta]
+"""The status with what was found, the condition, and when to look again."""
 
 
 class NodeClasses:
@@ -94,6 +58,12 @@ class NodeClasses:
         settings: AwsSettings,
         cluster: Callable[[], Awaitable[Cluster]],
         templates: LaunchTemplates,
+        validation: Validation,
+        groups: PlacementGroups,
+        reservations: ReservationCounts,
+        addresses: Addresses,
+        unavailable: UnavailableOfferings,
+        recorder: Recorder,
     ) -> None:
         self._ec2 = ec2
         self._kube = kube
@@ -101,6 +71,14 @@ class NodeClasses:
         self._settings = settings
         self._cluster = cluster
         self._templates = templates
+        self._validation = validation
+        self._placement_groups = groups
+        self._reservations = reservations
+        self._addresses = addresses
+        self._unavailable = unavailable
+        self._recorder = recorder
+        self._kinds = CONDITIONS_WITH_RESERVATIONS if settings.reserved_capacity else CONDITIONS
+        self.roles = profiles.MissingRoles()
 
     async def reconcile(self, name: str) -> timedelta | None:
         """Raises KubeError, AwsError: to be tried again."""
@@ -114,7 +92,10 @@ class NodeClasses:
         now = self._clock.now()
         before, failures = node_class.status, []
         again = []
-        for step in (self._amis, self._placement, self._subnets, self._groups, self._profile):
+        steps = [self._amis, self._capacity, self._placement, self._subnets, self._groups, self._profile]
+        if not self._settings.reserved_capacity:
+            steps.remove(self._capacity)
+        for step in steps:
             try:
                 status, verdict, delay = await step(node_class)
             except AwsError as error:
@@ -123,7 +104,13 @@ class NodeClasses:
             node_class = replace(node_class, status=status)
             node_class = self._set(node_class, verdict, now)
             again.append(delay)
-        node_class = self._set(node_class, validate(node_class), now)
+        try:
+            found, delay = await self._validation.verdict(node_class)
+            again.append(delay)
+            if found is not None:
+                node_class = self._set(node_class, found, now)
+        except AwsError as error:
+            failures.append(error)
         if node_class.status != before:
             body = {
                 "metadata": {"resourceVersion": node_class.metadata.resource_version},
@@ -170,13 +157,13 @@ class NodeClasses:
             verdict.status,
             verdict.reason,
             verdict.message,
-            kinds=CONDITIONS,
+            kinds=self._kinds,
             meta=node_class.metadata,
             now=now,
         )
         return replace(node_class, status=replace(node_class.status, conditions=found))
 
-    async def _amis(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
+    async def _amis(self, node_class: EC2NodeClass) -> Step:
         version = (await self._cluster()).version if any(t.alias for t in node_class.spec.ami_selector_terms) else ""
         try:
             found = await amis.resolve(self._ec2, node_class, version, self._clock.now())
@@ -192,12 +179,35 @@ class NodeClasses:
             return status, Verdict("AMIsReady", conditions.FALSE, "AMINotFound", text), SOON
         return status, Verdict("AMIsReady", conditions.TRUE), LATER
 
-    async def _placement(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
-        # A selector is refused by `unsupported`; without one there is nothing to resolve.
-        return node_class.status, Verdict("PlacementGroupReady", conditions.TRUE), LATER
+    async def _capacity(self, node_class: EC2NodeClass) -> Step:
+        now = self._clock.now()
+        found = await reservations.resolve(self._ec2, node_class.spec.capacity_reservation_selector_terms, now)
+        for r in found:
+            self._reservations.told(r.capacity_reservation_id, r.available_instance_count, now)
+        status = replace(node_class.status, capacity_reservations=reservations.described(found, now))
+        ends = [r.end_date - now for r in found if r.end_date is not None]
+        return status, Verdict("CapacityReservationsReady", conditions.TRUE), min([SOON, *ends])
 
-    async def _subnets(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
+    async def _placement(self, node_class: EC2NodeClass) -> Step:
+        kind = "PlacementGroupReady"
+        if node_class.spec.placement_group_selector is None:
+            return node_class.status, Verdict(kind, conditions.TRUE), LATER
+        try:
+            found = await self._placement_groups.resolve(self._ec2, node_class, self._clock.now())
+        except AwsError as error:
+            if is_retryable(error):
+                raise
+            text = f"Failed to resolve placement group ({error})"
+            return node_class.status, Verdict(kind, conditions.FALSE, "PlacementGroupResolutionFailed", text), SOON
+        if found is None:
+            text = f'Placement group "{placement.shown(node_class)}" not found'
+            return node_class.status, Verdict(kind, conditions.FALSE, "PlacementGroupNotFound", text), SOON
+        return node_class.status, Verdict(kind, conditions.TRUE), LATER
+
+    async def _subnets(self, node_class: EC2NodeClass) -> Step:
         found = await selectors.subnets(self._ec2, node_class.spec.subnet_selector_terms)
+        self._addresses.told(found)
+        self._unavailable.know({s.availability_zone: s.availability_zone_id for s in found})
         listed = tuple(Subnet(id=s.subnet_id, zone=s.availability_zone, zone_id=s.availability_zone_id) for s in found)
         status = replace(node_class.status, subnets=listed)
         if not found:
@@ -205,7 +215,7 @@ class NodeClasses:
             return status, Verdict("SubnetsReady", conditions.FALSE, "SubnetsNotFound", text), SOON
         return status, Verdict("SubnetsReady", conditions.TRUE), SOON
 
-    async def _groups(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
+    async def _groups(self, node_class: EC2NodeClass) -> Step:
         found = await selectors.security_groups(self._ec2, node_class.spec.security_group_selector_terms)
         status = replace(node_class.status, security_groups=tuple(SecurityGroup(id=g.group_id, name=g.group_name) for g in found))
         if not found:
@@ -213,24 +223,33 @@ class NodeClasses:
             return status, Verdict("SecurityGroupsReady", conditions.FALSE, "SecurityGroupsNotFound", text), SOON
         return status, Verdict("SecurityGroupsReady", conditions.TRUE), LATER
 
-    async def _profile(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, Verdict, timedelta]:
+    async def _profile(self, node_class: EC2NodeClass) -> Step:
         spec = node_class.spec
         if spec.instance_profile:
             name = spec.instance_profile
         else:
-            name = await profiles.ensure(self._ec2, (await self._cluster()).name, self._settings.region, node_class)
+            try:
+                cluster = (await self._cluster()).name
+                name = await profiles.ensure(self._ec2, cluster, self._settings.region, node_class, self.roles, self._clock.now())
+            except profiles.RoleMissing as missing:
+                verdict = Verdict("InstanceProfileReady", conditions.FALSE, "RoleNotFound", str(missing))
+                return replace(node_class.status, instance_profile=""), verdict, SOON
         return replace(node_class.status, instance_profile=name), Verdict("InstanceProfileReady", conditions.TRUE), LATER
 
     async def _finalize(self, node_class: EC2NodeClass) -> timedelta | None:
         if aws_labels.TERMINATION_FINALIZER not in node_class.metadata.finalizers:
             return None
-        if await self._claims(node_class.name):
+        claims = sorted(c.name for c in await self._claims(node_class.name))
+        if claims:
+            more = f" and {len(claims) - 5} other(s)" if len(claims) > 5 else ""
+            text = f"Waiting on NodeClaim termination for {', '.join(claims[:5])}{more}"
+            self._recorder.publish(
+                node_class, "Normal", "WaitingOnNodeClaimTermination", text, (node_class.metadata.uid, *claims[:5])
+            )
             return WAIT_FOR_CLAIMS
-        if node_class.spec.role:
-            cluster = (await self._cluster()).name
-            await profiles.remove(self._ec2, profiles.name_of(cluster, self._settings.region, node_class))
-            if node_class.status.instance_profile:
-                await profiles.remove(self._ec2, node_class.status.instance_profile)
+        if not self._settings.isolated_vpc:
+            await profiles.remove_all(self._ec2, (await self._cluster()).name, self._settings.region, node_class)
+        self._validation.forget(node_class.name)
         await self._templates.remove_class(node_class.name)
         rest = [f for f in node_class.metadata.finalizers if f != aws_labels.TERMINATION_FINALIZER]
         body = {"metadata": {"finalizers": rest, "resourceVersion": node_class.metadata.resource_version}}

@@ -11,28 +11,59 @@ from msgspec.structs import replace
 
 from kubewright.api import aws_labels, labels
 from kubewright.api.aws import EC2NodeClass
+from kubewright.api.core import Namespace, Node
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.api.meta import Object
 from kubewright.catalogue.types import InstanceType
 from kubewright.clock import Clock
-from kubewright.cloud.aws import api, catalogue, cluster, drift, errors, instances, launch, nodeclass, prices, retry, tags
+from kubewright.cloud.aws import (
+    api,
+    catalogue,
+    cluster,
+    drift,
+    errors,
+    instances,
+    launch,
+    nodeclass,
+    prices,
+    profiles,
+    retry,
+    tags,
+)
+from kubewright.cloud.aws.addresses import Addresses
+from kubewright.cloud.aws.calls import paced
 from kubewright.cloud.aws.capacity import Sizing
 from kubewright.cloud.aws.collection import OrphanCollection
 from kubewright.cloud.aws.fleet import Fleet
+from kubewright.cloud.aws.gauges import Gauges
 from kubewright.cloud.aws.instancetypes import InstanceTypes, Market
 from kubewright.cloud.aws.interruption import Interruptions
+from kubewright.cloud.aws.machines import Machines
+from kubewright.cloud.aws.measures import Measures
+from kubewright.cloud.aws.observed import Observed
+from kubewright.cloud.aws.ownership import Ownership
+from kubewright.cloud.aws.placement import PlacementGroups
+from kubewright.cloud.aws.reservations import ReservationCounts
 from kubewright.cloud.aws.settings import AwsSettings
+from kubewright.cloud.aws.shift import ZonalShift
+from kubewright.cloud.aws.status import InstanceStatuses
+from kubewright.cloud.aws.tagging import Tagging
 from kubewright.cloud.aws.templates import LaunchTemplates
 from kubewright.cloud.aws.unavailable import UnavailableOfferings
+from kubewright.cloud.aws.upkeep import ReservationUpkeep
 from kubewright.cloud.aws.userdata import UserDataError
+from kubewright.cloud.aws.validation import Validation
 from kubewright.cloud.provider import Background, Correct, Instance, NodeClassKind, RepairPolicy
-from kubewright.errors import CloudError, InstanceNotFound, LaunchFailed, NodeClassNotReady, NotFound, Throttled
+from kubewright.errors import CloudError, InstanceNotFound, KubeError, LaunchFailed, NodeClassNotReady, NotFound, Throttled
 from kubewright.kube.client import KubeClient
 from kubewright.kube.controller import Controller
 from kubewright.kube.events import Recorder
 from kubewright.kube.informer import Informer
+from kubewright.metrics import Registry
 from kubewright.settings import Settings
 
+MOST_CHOSEN = 16
+METRICS_EVERY = timedelta(minutes=1)
 DISCOVER_EVERY = timedelta(hours=12)
 """Source: spec/aws 5.1."""
 _REPAIRS = (
@@ -65,53 +96,91 @@ class AwsProvider:
         aws: AwsSettings,
         known: catalogue.Catalogue | None = None,
     ) -> None:
-        self._ec2 = api
+        self._measures = Measures()
+        self._ec2 = paced(api, self._measures)
         self._kube = kube
         self._clock = clock
         self._settings = settings
+        aws = replace(aws, reserved_capacity=settings.feature_gates.reserved_capacity)
         self._aws = aws
         self._known = known or catalogue.embedded()
         self._log = structlog.get_logger("kubewright.aws")
         self._unavailable = UnavailableOfferings()
-        self._types = InstanceTypes(self._unavailable)
-        self._templates = LaunchTemplates(api, settings.cluster_name)
+        self._reservations = ReservationCounts()
+        self._groups = PlacementGroups()
+        self._addresses = Addresses()
+        self._observed = Observed()
+        self._types = InstanceTypes(self._unavailable, self._reservations, self._observed)
+        name = settings.cluster_name
+        self._templates = LaunchTemplates(self._ec2, name)
+        self._machines = Machines(self._ec2, clock, self._measures)
+        self._ownership = Ownership(self._ec2, kube, clock, name)
         self._recorder = Recorder(kube, clock)
         self._classes = Informer(kube, EC2NodeClass)
+        self._claims = Informer(kube, NodeClaim)
+        self._by_provider_id: dict[str, NodeClaim] = {}
+        self._gauges = Gauges(self._measures)
         self._prices = prices.Prices(self._known.prices(aws.region))
         self._market: Market | None = None
         self._cluster: cluster.Cluster | None = None
         self._hydrating = asyncio.Lock()
+        self._clustering = asyncio.Lock()
+        self._spot_asking = asyncio.Lock()
         self._spot_asked: datetime | None = None
-        self._leading_since: datetime | None = None
-        self._tried: set[str] = set()
-        self._chosen_from: tuple[InstanceType, ...] = ()
-        self._chosen: dict[bytes, launch.Choice] = {}
-        self._fleet = Fleet(api, settings.cluster_name, self._templates, self._unavailable)
         self._correct: Correct = lambda _, types: types
-        self._node_classes = nodeclass.NodeClasses(api, kube, clock, aws, self._describe_cluster, self._templates)
+        self._chosen: dict[int, tuple[tuple[InstanceType, ...], dict[bytes, launch.Choice]]] = {}
+        """By identity of the types that were chosen from."""
+        self._fleet = Fleet(
+            self._ec2,
+            clock,
+            name,
+            self._templates,
+            self._unavailable,
+            self._addresses,
+            self._reservations,
+            self._measures,
+        )
+        self._validation = Validation(self._ec2, kube, clock, aws, self._describe_cluster, self._templates, self._of_class)
+        self._node_classes = nodeclass.NodeClasses(
+            self._ec2,
+            kube,
+            clock,
+            aws,
+            self._describe_cluster,
+            self._templates,
+            self._validation,
+            self._groups,
+            self._reservations,
+            self._addresses,
+            self._unavailable,
+            self._recorder,
+        )
+
+    def measure(self, registry: Registry) -> None:
+        """Count on `registry` from now on."""
+        self._measures.registry = registry
 
     # --- CloudProvider -------------------------------------------------------------------------------------------------
 
     async def create(self, claim: NodeClaim) -> Instance:
-        """See `CloudProvider.create`. A machine that an earlier try bought for the same UID is found by its tag."""
-        self._leading_since = self._leading_since or self._clock.now()
+        """See `CloudProvider.create`. A machine that an earlier process bought for the same UID is found by its tag."""
         node_class = await self._node_class(claim.spec.node_class_ref.name)
         types = self._correct(claim.metadata.labels.get(labels.NODEPOOL, ""), await self._of_class(node_class))
         try:
-            existing = await self._bought_before(claim)
-            if existing is not None:
-                return self._describe(existing, types, node_class, claim)
-            choice = self._choose(claim, types)
-            self._tried.add(claim.metadata.uid)
-            described = await self._describe_cluster()
-            bought = await self._fleet.buy(claim, node_class, choice, described, self._aws, self._clock.now())
+            bought = await self._ownership.find(claim)
+            if bought is None:
+                choice = self._choose(claim, types)
+                group = await self._group(node_class)
+                described = await self._describe_cluster()
+                bought = (await self._fleet.buy(claim, node_class, choice, described, self._aws, group)).instance
+                self._ownership.bought(claim.metadata.uid, bought.instance_id)
+                self._machines.bought(bought.instance_id)
+                if group is not None and group.strategy == "partition" and not bought.placement.partition_number:
+                    bought = await self._with_partition(bought)
         except errors.AwsError as error:
             raise errors.of_launch(error) from error
         except UserDataError as error:
             raise LaunchFailed("UserDataInvalid", str(error)) from error
-        if bought is None:
-            # An earlier fleet of this claim exists, but EC2 does not show its machine yet.
-            raise Throttled("waiting for EC2 to show the instance of an earlier launch")
         return self._describe(bought, types, node_class, claim)
 
     def correct_with(self, correct: Correct) -> None:
@@ -120,17 +189,25 @@ class AwsProvider:
 
     async def delete(self, provider_id: str) -> None:
         """See `CloudProvider.delete`."""
-        found = await self._get(provider_id)
+        found = await self._machines.get(provider_id)
         if found.state.name == "shutting-down":
             return
         try:
-            await retry.call(self._ec2.terminate_instances, api.TerminateInstances(instance_ids=(found.instance_id,)))
-        except errors.AwsError as error:
-            raise errors.of_call(error) from error
+            await self._machines.end(found.instance_id)
+        except InstanceNotFound:
+            raise
+        except CloudError:
+            zone = found.placement.availability_zone
+            self._measures.count(
+                "karpenter_cloudprovider_instance_termination_failures_total",
+                zone=zone,
+                zone_id=self._unavailable.zone_id(zone),
+            )
+            raise
 
     async def get(self, provider_id: str) -> Instance:
         """See `CloudProvider.get`."""
-        found = await self._get(provider_id)
+        found = await self._machines.get(provider_id)
         return instances.describe(found, await self._shape(found))
 
     async def list(self) -> Sequence[Instance]:
@@ -159,7 +236,15 @@ class AwsProvider:
         shapes = {t.name: t for t in await self._of_class(node_class)}
         shape = shapes.get(claim.metadata.labels.get("node.kubernetes.io/instance-type", ""))
         found = drift.of_hash(claim, node_class) or drift.of_image(claim, node_class, shape)
-        return found or drift.of_network(await self._get(claim.status.provider_id), node_class)
+        if found:
+            return found
+        machine = await self._machines.get(claim.status.provider_id)
+        group = await self._group(node_class)
+        return (
+            drift.of_network(machine, node_class)
+            or drift.of_reservation(machine, node_class)
+            or drift.of_group(claim, node_class, group)
+        )
 
     def repair_policies(self) -> Sequence[RepairPolicy]:
         return [RepairPolicy(kind, status, timedelta(minutes=minutes)) for kind, status, minutes in _REPAIRS]
@@ -170,33 +255,155 @@ class AwsProvider:
     # --- background ----------------------------------------------------------------------------------------------------
 
     def background(self) -> Sequence[Background]:
-        """NodeClass controller, prices, orphans, interruptions, events."""
+        """NodeClass controller, prices, names on machines, orphans, interruptions, shifts, reservations, metrics, events."""
+        name = self._settings.cluster_name
         parts: list[Background] = [
             _Part("nodeclass", self._run_node_classes),
             _Part("providers.pricing", self._run_prices),
             _Part("aws events", self._recorder.run),
-            OrphanCollection(self._ec2, self._kube, self._clock, self._settings.cluster_name, self._templates),
+            _Part("nodeclaim.tagging", self._run_claims),
+            _Part("instance.garbagecollection", self._run_orphans),
+            _Part("instanceprofile.garbagecollection", self._run_profiles),
+            _Part("providers.instancetype.capacity", self._run_observing),
+            _Part("cloudprovider.metrics", self._run_metrics),
+            InstanceStatuses(self._ec2, self._kube, self._clock, self._recorder, self._measures),
         ]
+        if self._aws.reserved_capacity:
+            parts.append(ReservationUpkeep(self._ec2, self._kube, self._clock, name, self._recorder, self._reservations))
+        if self._aws.zonal_shift:
+            parts.append(_Part("zonalshift", self._run_shifts))
         if self._aws.interruption_queue:
             parts.append(
-                Interruptions(self._ec2, self._kube, self._clock, self._aws.interruption_queue, self._unavailable, self._recorder)
+                Interruptions(
+                    self._ec2,
+                    self._kube,
+                    self._clock,
+                    self._aws.interruption_queue,
+                    self._unavailable,
+                    self._reservations,
+                    self._recorder,
+                    self._measures,
+                    rebalance=self._aws.rebalance,
+                )
             )
         return parts
+
+    async def begin(self) -> None:
+        """Note what an earlier process may have left half done; before this one makes NodeClaims."""
+        await self._ownership.begin()
 
     async def reconcile_node_class(self, name: str) -> timedelta | None:
         """One round of the NodeClass controller."""
         return await self._node_classes.reconcile(name)
 
     async def _run_node_classes(self) -> None:
-        self._leading_since = self._leading_since or self._clock.now()
+        await self.begin()
         controller = Controller("nodeclass", self.reconcile_node_class, workers=10)
         self._classes.subscribe(controller.enqueue_object)
-        claims = Informer(self._kube, NodeClaim)
-        claims.subscribe(lambda old, new: controller.enqueue(old.spec.node_class_ref.name) if old and new is None else None)
+        self._claims.subscribe(lambda old, new: controller.enqueue(old.spec.node_class_ref.name) if old and new is None else None)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._classes.run(), name="nodeclass informer")
-            tasks.create_task(claims.run(), name="nodeclass claims")
             tasks.create_task(controller.run(), name="nodeclass controller")
+
+    async def _run_claims(self) -> None:
+        tagging = Tagging(self._ec2, self._kube, self._machines, self._settings.cluster_name, self._unavailable)
+        self._claims.subscribe(self._know_claim)
+        controller = Controller("nodeclaim.tagging", tagging.reconcile, workers=1)
+        self._claims.subscribe(lambda _, new: controller.enqueue(new.name) if new is not None and tagging.wanted(new) else None)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._claims.run(), name="nodeclaim informer")
+            tasks.create_task(controller.run(), name="tagging controller")
+
+    def _know_claim(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        if old is not None:
+            self._by_provider_id.pop(old.status.provider_id, None)
+        if new is not None and new.status.provider_id:
+            self._by_provider_id[new.status.provider_id] = new
+
+    async def _run_orphans(self) -> None:
+        described = await self._described_at_last()
+        await OrphanCollection(
+            self._ec2,
+            self._kube,
+            self._clock,
+            self._settings.cluster_name,
+            self._templates,
+            self._machines,
+            described.uid,
+        ).run()
+
+    async def _run_profiles(self) -> None:
+        while not self._aws.isolated_vpc:
+            try:
+                await self.collect_profiles()
+            except (CloudError, KubeError) as error:
+                self._log.warning("cannot look for instance profiles that nobody uses", error=str(error))
+            await asyncio.sleep(profiles.COLLECT_EVERY.total_seconds())
+
+    async def collect_profiles(self) -> Sequence[str]:
+        """Remove profiles that no NodeClass and no NodeClaim names; their names."""
+        used = {c.status.instance_profile for c in (await self._kube.list(EC2NodeClass)).items}
+        for claim in (await self._kube.list(NodeClaim)).items:
+            used.add(claim.metadata.annotations.get(aws_labels.INSTANCE_PROFILE_NAME, ""))
+        name = self._settings.cluster_name
+        return await profiles.collect(self._ec2, name, self._aws.region, used, self._clock.now())
+
+    async def _run_observing(self) -> None:
+        nodes = Informer(self._kube, Node)
+        nodes.subscribe(lambda _, new: self._saw(new) if new is not None else None)
+        await nodes.run()
+
+    def _saw(self, node: Node) -> None:
+        """A registered node tells how much memory its type and image really have."""
+        found = node.metadata.labels
+        if found.get(labels.REGISTERED) != "true" or not node.spec.provider_id.startswith("aws:///"):
+            return
+        claim = self._by_provider_id.get(node.spec.provider_id)
+        node_class = self._classes.get(claim.spec.node_class_ref.name) if claim is not None else None
+        if claim is None or node_class is None:
+            return
+        if drift.of_hash(claim, node_class):
+            return  # made from another kubelet configuration
+        self._observed.saw(
+            found.get(labels.INSTANCE_TYPE, ""),
+            claim.status.image_id,
+            node_class,
+            node.status.capacity,
+            node.status.allocatable,
+            self._clock.now(),
+        )
+
+    async def _run_shifts(self) -> None:
+        described = await self._described_at_last()
+        await ZonalShift(
+            self._ec2,
+            self._kube,
+            self._clock,
+            described.arn,
+            self._unavailable,
+            self._recorder,
+            self._aws.evacuate_shifted,
+        ).run()
+
+    async def _described_at_last(self) -> cluster.Cluster:
+        """The cluster as EKS describes it, asked until it does."""
+        while True:
+            try:
+                return await self._describe_cluster()
+            except CloudError as error:
+                self._log.warning("cannot describe the cluster", error=str(error))
+            await asyncio.sleep(10)
+
+    async def _run_metrics(self) -> None:
+        while True:
+            await asyncio.sleep(METRICS_EVERY.total_seconds())
+            if self._measures.registry is None:
+                continue
+            try:
+                ready = [c for c in (await self._kube.list(EC2NodeClass)).items if nodeclass.refusal(c) is None]
+                self._gauges.tell([t for c in ready for t in await self._of_class(c)])
+            except (CloudError, KubeError) as error:
+                self._log.debug("no instance types to measure yet", error=str(error))
 
     async def _run_prices(self) -> None:
         fresh = self._clock.now()
@@ -249,18 +456,30 @@ class AwsProvider:
 
     def _choose(self, claim: NodeClaim, types: tuple[InstanceType, ...]) -> launch.Choice:
         """`launch.choose`, once for equal claims: a plan's claims differ in little but their names."""
-        if self._chosen_from is not types:
-            self._chosen_from, self._chosen = types, {}
+        of_types = self._chosen.get(id(types))
+        if of_types is None or of_types[0] is not types:
+            while len(self._chosen) >= MOST_CHOSEN:
+                del self._chosen[next(iter(self._chosen))]
+            of_types = self._chosen[id(types)] = (types, {})
+        chosen = of_types[1]
         key = msgspec.json.encode((claim.spec.requirements, claim.spec.resources), order="deterministic")
-        if key not in self._chosen:
-            self._chosen[key] = launch.choose(claim, types, self._settings.min_values_policy)
-        return self._chosen[key]
+        if key not in chosen:
+            chosen[key] = launch.choose(claim, types, self._settings.min_values_policy)
+        return chosen[key]
 
     async def _of_class(self, node_class: EC2NodeClass) -> tuple[InstanceType, ...]:
         market = await self._discovered()
-        if self._spot_asked is None:
-            await self.refresh_spot()
-        return self._types.of(node_class, market, self._prices, self._unavailable.version(self._clock.now()))
+        async with self._spot_asking:
+            if self._spot_asked is None:
+                await self.refresh_spot()
+        return self._types.of(
+            node_class,
+            market,
+            self._prices,
+            self._clock.now(),
+            self._groups.of(node_class, self._clock.now()),
+            reserved=self._aws.reserved_capacity,
+        )
 
     async def _discovered(self) -> Market:
         """What the region sells; asked once, later by `rediscover`."""
@@ -280,38 +499,36 @@ class AwsProvider:
         return Market(self._aws.region, types, offered, sizing, self._known.network_mbps)
 
     async def _describe_cluster(self) -> cluster.Cluster:
-        if self._cluster is None:
-            self._cluster = await cluster.describe(self._ec2, self._settings.cluster_name, self._aws)
-        return self._cluster
+        async with self._clustering:
+            if self._cluster is None:
+                try:
+                    uid = (await self._kube.get(Namespace, "kube-system")).metadata.uid
+                except NotFound:
+                    uid = ""
+                self._cluster = await cluster.describe(self._ec2, self._settings.cluster_name, self._aws, uid)
+            return self._cluster
 
-    async def _bought_before(self, claim: NodeClaim) -> api.Ec2Instance | None:
-        """The live machine that carries the claim's UID. Not asked for claims that nobody can have bought for yet."""
-        uid, made = claim.metadata.uid, claim.metadata.creation_timestamp
-        if (
-            uid not in self._tried
-            and made is not None
-            and self._leading_since is not None
-            and made > self._leading_since + timedelta(minutes=1)
-        ):
-            return None
-        filters = (
-            api.Filter(name=f"tag:{tags.UID}", values=(uid,)),
-            api.Filter(name=f"tag:{tags.CLUSTER}", values=(self._settings.cluster_name,)),
-            api.Filter(name="instance-state-name", values=("pending", "running")),
-        )
-        page = await retry.call(self._ec2.describe_instances, api.DescribeInstances(filters=filters))
-        return min(page.instances, key=lambda i: i.instance_id, default=None)
-
-    async def _get(self, provider_id: str) -> api.Ec2Instance:
-        wanted = instances.instance_id(provider_id)
-        try:
-            page = await retry.call(self._ec2.describe_instances, api.DescribeInstances(instance_ids=(wanted,)))
-        except errors.AwsError as error:
-            raise errors.of_call(error) from error
-        found = next((i for i in page.instances if i.instance_id == wanted and i.state.name != "terminated"), None)
-        if found is None:
-            raise InstanceNotFound(f"instance {wanted} is gone")
+    async def _group(self, node_class: EC2NodeClass) -> api.PlacementGroup | None:
+        found = self._groups.of(node_class, self._clock.now())
+        if found is None and node_class.spec.placement_group_selector is not None:
+            found = await self._groups.resolve(self._ec2, node_class, self._clock.now())
+            if found is None:
+                raise NodeClassNotReady(f"EC2NodeClass {node_class.name}: its placement group is not there")
         return found
+
+    async def _with_partition(self, bought: api.Ec2Instance) -> api.Ec2Instance:
+        """EC2 chose the partition; topology spread needs to know it before pods come."""
+        provider_id = instances.provider_id(bought.placement.availability_zone, bought.instance_id)
+        for _ in range(5):
+            try:
+                seen = await self._machines.get(provider_id)
+            except Throttled:
+                await asyncio.sleep(2)
+                continue
+            if seen.placement.partition_number:
+                return replace(bought, placement=replace(bought.placement, partition_number=seen.placement.partition_number))
+            await asyncio.sleep(2)
+        return bought
 
     async def _shape(self, instance: api.Ec2Instance) -> InstanceType | None:
         """The type as the machine's NodeClass shows it; None if the class is gone or not ready."""
@@ -327,7 +544,15 @@ class AwsProvider:
     ) -> Instance:
         shape = next((t for t in types if t.name == instance.instance_type), None)
         zone_id = next((s.zone_id for s in node_class.status.subnets if s.zone == instance.placement.availability_zone), "")
-        found = instances.describe(instance, shape, zone_id)
+        wants_efa = aws_labels.EFA in claim.spec.resources.requests or bool(node_class.spec.network_interfaces)
+        found = instances.describe(instance, shape, zone_id, wants_efa=wants_efa)
+        reservation = next((r for r in node_class.status.capacity_reservations if r.id == instance.capacity_reservation_id), None)
+        if reservation is not None and found.labels[labels.CAPACITY_TYPE] == labels.RESERVED:
+            more = {
+                aws_labels.CAPACITY_RESERVATION_TYPE: reservation.reservation_type,
+                aws_labels.CAPACITY_RESERVATION_INTERRUPTIBLE: str(reservation.interruptible).lower(),
+            }
+            found = replace(found, labels=dict(sorted({**found.labels, **more}.items())))
         written = node_class.metadata.annotations
         kept = (aws_labels.EC2_NODE_CLASS_HASH, aws_labels.EC2_NODE_CLASS_HASH_VERSION)
         noted = {key: written[key] for key in kept if key in written}

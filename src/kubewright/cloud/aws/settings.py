@@ -22,6 +22,15 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
     reserved_enis: int = 0
     isolated_vpc: bool = False
     """No Pricing, IAM clean-up or EKS calls get out of this VPC."""
+    reserved_capacity: bool = True
+    """The core's gate ReservedCapacity."""
+    dry_run: bool = True
+    """Whether a NodeClass is tried by dry runs before it may launch."""
+    zonal_shift: bool = False
+    evacuate_shifted: int = 0
+    """How many nodes of a shifted zone may be replaced at a time; 0: they stay."""
+    rebalance: bool = False
+    """Whether a rebalance recommendation replaces the node; otherwise it is told as an event only."""
     ami_refresh_interval: timedelta = timedelta(minutes=1)
     subnet_refresh_interval: timedelta = timedelta(minutes=1)
 

@@ -39,15 +39,15 @@ def capacity_types(info: InstanceTypeInfo) -> tuple[str, ...]:
     return tuple(c for c in (labels.ON_DEMAND, labels.SPOT) if c in info.supported_usage_classes)
 
 
-def type_labels(info: InstanceTypeInfo, region: str, network_mbps: Mapping[str, int]) -> dict[str, str]:
-    """Every label with its one value, without zones and capacity types."""
+def type_labels(info: InstanceTypeInfo, region: str, network_mbps: Mapping[str, int], windows_build: str = "") -> dict[str, str]:
+    """Every label with its one value, without zones and capacity types; `windows_build` "" for Linux."""
     name = info.instance_type
     family, _, size = name.partition(".")
     processor = info.processor_info
     found = {
         labels.INSTANCE_TYPE: name,
         labels.ARCH: architecture(info),
-        labels.OS: "linux",
+        labels.OS: "windows" if windows_build else "linux",
         labels.REGION: region,
         aws_labels.INSTANCE_CPU: str(info.vcpus),
         aws_labels.INSTANCE_CPU_MANUFACTURER: kebab(processor.manufacturer),
@@ -59,6 +59,8 @@ def type_labels(info: InstanceTypeInfo, region: str, network_mbps: Mapping[str, 
         aws_labels.INSTANCE_FAMILY: family,
         aws_labels.INSTANCE_SIZE: size,
     }
+    if windows_build:
+        found[labels.WINDOWS_BUILD] = windows_build
     parts = _NAME.match(name)
     if parts is not None:
         found[aws_labels.INSTANCE_CATEGORY], found[aws_labels.INSTANCE_GENERATION] = parts[1], parts[3]

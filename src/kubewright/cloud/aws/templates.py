@@ -1,5 +1,6 @@
 """Launch templates: named by what they say, made when first needed, removed after the last use. Source: spec/aws 7.6."""
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -18,28 +19,95 @@ KEEP = timedelta(minutes=5)
 """After the last use. The reference keeps them one minute, which deletes templates that the next batch makes again."""
 
 
+NO_IPV6_METADATA = frozenset(
+    {
+        "us-iso-east-1",
+        "us-iso-west-1",
+        "us-isob-east-1",
+        "us-isob-west-1",
+        "us-isof-south-1",
+        "us-isof-east-1",
+    }
+)
+"""Regions whose EC2 does not know the option. Source: spec/aws 4.1."""
+
+
+class Making(msgspec.Struct, frozen=True, kw_only=True):
+    """What, besides the NodeClass, decides a launch template."""
+
+    image_id: str
+    pods: int
+    capacity_type: str
+    efa: int = 0
+    """EFA interfaces, where the claim asks for them."""
+    reservation_id: str = ""
+    reservation_type: str = ""
+    interruptible: bool = False
+    tenancy: str = "default"
+    group_id: str = ""
+    partition: int = 0
+
+
 def data(
-    node_class: EC2NodeClass, *, image_id: str, user_data: str, capacity_type: str, found: Mapping[str, str]
+    node_class: EC2NodeClass,
+    making: Making,
+    *,
+    user_data: str,
+    found: Mapping[str, str],
+    region: str = "",
+    ipv6: bool = False,
+    reserves: bool = True,
 ) -> api.LaunchTemplateData:
-    """What a machine of the NodeClass is made of; `user_data` is base64, `found` the tags of what it makes."""
+    """What a machine of the NodeClass is made of; `user_data` is base64, `found` the tags of what it makes.
+
+    `reserves`: reserved capacity is bought only where it is asked for by name; without it open reservations fill by themselves.
+    """
     spec, options = node_class.spec, node_class.spec.metadata_options
-    kinds = ("network-interface", *(("spot-instances-request",) if capacity_type == "spot" else ()))
+    kinds = ("network-interface", *(("spot-instances-request",) if making.capacity_type == "spot" else ()))
+    ipv6_metadata = (options and options.http_protocol_ipv6) or "disabled"
     return api.LaunchTemplateData(
-        image_id=image_id,
+        image_id=making.image_id,
         block_device_mappings=_disks(node_class),
         iam_instance_profile=api.InstanceProfile(name=node_class.status.instance_profile),
         metadata_options=api.MetadataOptions(
             http_endpoint=(options and options.http_endpoint) or "enabled",
-            http_protocol_ipv6=(options and options.http_protocol_ipv6) or "disabled",
+            http_protocol_ipv6="" if region in NO_IPV6_METADATA else ipv6_metadata,
             http_put_response_hop_limit=(options and options.http_put_response_hop_limit) or 1,
             http_tokens=(options and options.http_tokens) or "required",
             instance_metadata_tags="disabled",
         ),
         monitoring=api.Monitoring(enabled=spec.detailed_monitoring or False),
-        network_interfaces=_interfaces(node_class),
+        network_interfaces=_interfaces(node_class, making.efa, ipv6),
         tag_specifications=tuple(api.TagSpecification(resource_type=kind, tags=tags.as_tags(found)) for kind in kinds),
+        cpu_options=api.CpuOptions(nested_virtualization=spec.cpu_options.nested_virtualization)
+        if spec.cpu_options and spec.cpu_options.nested_virtualization
+        else None,
+        capacity_reservation_specification=_reservation(making) if reserves else None,
+        instance_market_options=_market(making),
+        placement=api.TemplatePlacement(
+            tenancy="" if making.tenancy == "default" else making.tenancy,
+            group_id=making.group_id,
+            partition_number=making.partition,
+        )
+        if making.group_id or making.tenancy != "default"
+        else None,
         user_data=user_data,
     )
+
+
+def _reservation(making: Making) -> api.ReservationSpecification:
+    if not making.reservation_id:
+        return api.ReservationSpecification(capacity_reservation_preference="none")
+    target = api.ReservationTarget(capacity_reservation_id=making.reservation_id)
+    return api.ReservationSpecification(
+        capacity_reservation_preference="capacity-reservations-only", capacity_reservation_target=target
+    )
+
+
+def _market(making: Making) -> api.MarketOptions | None:
+    if making.interruptible:
+        return api.MarketOptions(market_type="interruptible-capacity-reservation")
+    return api.MarketOptions(market_type="capacity-block") if making.reservation_type == "capacity-block" else None
 
 
 def _disks(node_class: EC2NodeClass) -> tuple[api.BlockDevice, ...]:
@@ -64,26 +132,43 @@ def _disks(node_class: EC2NodeClass) -> tuple[api.BlockDevice, ...]:
     return tuple(found)
 
 
-def _interfaces(node_class: EC2NodeClass) -> tuple[api.NetworkInterface, ...]:
-    """Always present, so the security groups are here and nowhere else."""
+def _interfaces(node_class: EC2NodeClass, efa: int, ipv6: bool) -> tuple[api.NetworkInterface, ...]:
+    """Always present, so the security groups are here and nowhere else.
+
+    Those that the class lists; else, where the claim asks for EFA, as many of that kind as the type has; else one.
+    """
     spec = node_class.spec
-    groups = tuple(g.id for g in node_class.status.security_groups)
-    wanted = spec.network_interfaces
-    if not wanted:
-        public, prefixes = spec.associate_public_ip_address, spec.ip_prefix_count or 0
-        return (
-            api.NetworkInterface(device_index=0, groups=groups, associate_public_ip_address=public, ipv4_prefix_count=prefixes),
+    if spec.network_interfaces:
+        wanted = [(i.network_card_index, i.device_index, i.interface_type) for i in spec.network_interfaces]
+    elif efa:
+        wanted = [(card, min(card, 1), "efa") for card in range(efa)]
+    else:
+        wanted = [(0, 0, "")]
+    return tuple(_interface(node_class, card, device, kind, ipv6) for card, device, kind in wanted)
+
+
+def _interface(node_class: EC2NodeClass, card: int, device: int, kind: str, ipv6: bool) -> api.NetworkInterface:
+    spec = node_class.spec
+    tracking, carries_ip = spec.connection_tracking, kind != "efa-only"
+    prefixes = (spec.ip_prefix_count or 0) if carries_ip else 0
+    is_first = carries_ip and card == 0 and device == 0
+    return api.NetworkInterface(
+        device_index=device,
+        network_card_index=card if kind else None,
+        interface_type=kind,
+        groups=tuple(g.id for g in node_class.status.security_groups),
+        associate_public_ip_address=spec.associate_public_ip_address if carries_ip else None,
+        ipv4_prefix_count=0 if ipv6 else prefixes,
+        ipv6_prefix_count=prefixes if ipv6 else 0,
+        ipv6_address_count=1 if ipv6 and is_first else 0,
+        primary_ipv6=True if ipv6 and is_first else None,
+        connection_tracking_specification=api.ConnectionTracking(
+            tcp_established_timeout=tracking.tcp_established_timeout or 0,
+            udp_stream_timeout=tracking.udp_stream_timeout or 0,
+            udp_timeout=tracking.udp_timeout or 0,
         )
-    return tuple(
-        api.NetworkInterface(
-            device_index=i.device_index,
-            network_card_index=i.network_card_index,
-            interface_type=i.interface_type,
-            groups=groups,
-            associate_public_ip_address=None if i.interface_type == "efa-only" else spec.associate_public_ip_address,
-            ipv4_prefix_count=0 if i.interface_type == "efa-only" else spec.ip_prefix_count or 0,
-        )
-        for i in wanted
+        if tracking is not None and carries_ip
+        else None,
     )
 
 
@@ -100,13 +185,19 @@ class LaunchTemplates:
         self._ec2 = ec2
         self._cluster = cluster
         self._used: dict[str, datetime] = {}
+        self._making: dict[str, asyncio.Lock] = {}
 
     async def ensure(self, node_class: EC2NodeClass, content: api.LaunchTemplateData, now: datetime) -> str:
         """The name of a template that says `content`. Safe to repeat. Raises AwsError."""
         name = name_of(content, self._cluster, node_class.name)
-        if name in self._used:
+        # One call, however many launches want the template at the same time.
+        async with self._making.setdefault(name, asyncio.Lock()):
+            if name not in self._used:
+                await self._create(name, node_class, content)
             self._used[name] = now
-            return name
+        return name
+
+    async def _create(self, name: str, node_class: EC2NodeClass, content: api.LaunchTemplateData) -> None:
         found = tags.as_tags(tags.of_class(self._cluster, node_class.name, node_class.spec.tags or {}))
         request = api.CreateLaunchTemplate(
             launch_template_name=name,
@@ -119,8 +210,6 @@ class LaunchTemplates:
         except AwsError as error:
             if error.code != TEMPLATE_EXISTS:
                 raise
-        self._used[name] = now
-        return name
 
     def forget(self) -> None:
         """Somebody deleted a template under us: make them again when they are next asked for."""
@@ -146,6 +235,7 @@ class LaunchTemplates:
 
     async def _delete(self, name: str) -> None:
         self._used.pop(name, None)
+        self._making.pop(name, None)
         try:
             await retry.call(self._ec2.delete_launch_template, api.DeleteLaunchTemplate(launch_template_name=name))
         except AwsError as error:

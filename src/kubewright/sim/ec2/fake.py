@@ -59,6 +59,7 @@ class FakeEc2:
         self.on_write: WriteHook | None = None
         self._buckets: dict[str, tuple[float, float]] = {}
         self._scripted: dict[tuple[str, str], list[AwsError]] = {}
+        self._down: dict[str, AwsError] = {}
 
     # --- what a test or a sandbox turns -------------------------------------------------------------------------------
 
@@ -84,7 +85,7 @@ class FakeEc2:
         self.machines.on_terminated.append(lambda m: tell(self._boots(m).provider_id))
 
     def _boots(self, machine: Machine) -> joiner.Machine:
-        return boot.machine(machine, self._infos, self.region, self._known.branch_interfaces)
+        return boot.machine(machine, self._infos, self.region, self._known.branch_interfaces, self._faults.memory_kept)
 
     def running(self) -> tuple[api.Ec2Instance, ...]:
         """Pending and running machines, oldest first."""
@@ -106,6 +107,22 @@ class FakeEc2:
         self._scripted.setdefault((operation, "after" if after else "before"), []).append(
             AwsError(operation, code, message, status)
         )
+
+    def break_down(self, *operations: str, code: str = "ServiceUnavailable", status: int = 503) -> None:
+        """The operations fail, until `mend`."""
+        for operation in operations:
+            self._down[operation] = AwsError(operation, code, "The service is unavailable.", status)
+
+    def mend(self) -> None:
+        self._down.clear()
+
+    def impair(self, instance_id: str, what: str = "instance", since: datetime | None = None) -> None:
+        """A status check fails from now on; `what` is "instance" or "system"."""
+        self.machines.all[instance_id].impaired[what] = since or self._clock.now()
+
+    def plan(self, instance_id: str, code: str) -> None:
+        """EC2 schedules an event for the machine."""
+        self.machines.all[instance_id].events.append(code)
 
     def costs(self) -> tuple[Bill, ...]:
         """What every machine has cost so far."""
@@ -179,7 +196,9 @@ class FakeEc2:
         return await self._read("GetInstanceProfile", lambda: self.account.get_instance_profile(request))
 
     async def create_instance_profile(self, request: api.CreateInstanceProfile) -> api.InstanceProfileAnswer:
-        return await self._write("CreateInstanceProfile", lambda: self.account.create_instance_profile(request))
+        return await self._write(
+            "CreateInstanceProfile", lambda: self.account.create_instance_profile(request, self._clock.now())
+        )
 
     async def add_role_to_instance_profile(self, request: api.ProfileRole) -> api.Done:
         return await self._write("AddRoleToInstanceProfile", lambda: self.account.add_role(request))
@@ -189,6 +208,24 @@ class FakeEc2:
 
     async def delete_instance_profile(self, request: api.DeleteInstanceProfile) -> api.Done:
         return await self._write("DeleteInstanceProfile", lambda: self.account.delete_instance_profile(request))
+
+    async def list_instance_profiles(self, request: api.ListInstanceProfiles) -> api.InstanceProfilesPage:
+        return await self._read("ListInstanceProfiles", lambda: self.account.list_instance_profiles(request))
+
+    async def run_instances(self, request: api.RunInstances) -> api.Done:
+        return await self._read("RunInstances", lambda: self.machines.run_instances(request))
+
+    async def describe_instance_status(self, request: api.DescribeInstanceStatus) -> api.InstanceStatusesPage:
+        return await self._read("DescribeInstanceStatus", lambda: self.machines.describe_status(request))
+
+    async def describe_capacity_reservations(self, request: api.DescribeCapacityReservations) -> api.CapacityReservationsPage:
+        return await self._read("DescribeCapacityReservations", lambda: self.account.describe_capacity_reservations(request))
+
+    async def describe_placement_groups(self, request: api.DescribePlacementGroups) -> api.PlacementGroupsAnswer:
+        return await self._read("DescribePlacementGroups", lambda: self.account.describe_placement_groups(request))
+
+    async def get_managed_resource(self, request: api.GetManagedResource) -> api.ManagedResourceAnswer:
+        return await self._read("GetManagedResource", lambda: self.account.get_managed_resource(request, self._clock.now()))
 
     async def close(self) -> None:
         """The fake outlives its clients; `stop` ends it."""
@@ -218,6 +255,8 @@ class FakeEc2:
     async def _enter(self, operation: str) -> None:
         self.calls[operation] = self.calls.get(operation, 0) + 1
         await asyncio.sleep(self._faults.call_s)
+        if operation in self._down:
+            raise self._down[operation]
         if self._is_throttled(operation):
             raise AwsError(operation, "RequestLimitExceeded", "Request limit exceeded.", 503)
         self._raise_scripted(operation, "before")

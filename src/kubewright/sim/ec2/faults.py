@@ -35,6 +35,10 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """Share of calls that take effect, but whose answer is lost."""
     vcpu_quota: int = 0
     """Of on-demand and spot each; 0: none."""
+    profile_lag_s: float = 0.0
+    """How long EC2 does not know a new instance profile."""
+    memory_kept: float = 0.0
+    """Share of a machine's memory that the hypervisor keeps; 0: as machines of its size really do."""
     subnet_addresses: int = 8187
     """Free addresses of each subnet at the start."""
 

@@ -11,11 +11,17 @@ from msgspec.structs import replace
 from kubewright.clock import Clock
 from kubewright.cloud.aws import api, errors, tags
 from kubewright.cloud.aws.errors import AwsError
-from kubewright.sim.ec2.account import Account, matches
+from kubewright.sim.ec2.account import WOULD_HAVE_WORKED, Account, check_tags, matches
 from kubewright.sim.ec2.faults import Faults, chance
 from kubewright.sim.ec2.market import HOUR, Market, Pool
 from kubewright.sim.ec2.queue import Queue
 
+MOST_OVERRIDES = 300
+MOST_IN_SPREAD = 7
+"""Machines of a spread placement group in one zone."""
+DEFAULT_DISK_GIB = 20
+_MARKETS = {"on-demand": "on-demand", "spot": "spot", "capacity-block": "on-demand", "reserved-capacity": "on-demand"}
+"""Target capacity type → the market that it is billed at."""
 SHOWN_AFTER_END = timedelta(hours=1)
 """How long DescribeInstances still shows a terminated machine."""
 
@@ -33,6 +39,12 @@ class Machine(msgspec.Struct):
     ended: datetime | None = None
     noticed: bool = False
     """An interruption notice is out."""
+    disks: dict[str, int] = {}
+    """Device → GiB."""
+    impaired: dict[str, datetime] = {}
+    """"instance" or "system" → since when its status check fails."""
+    events: list[str] = []
+    """Codes of scheduled events."""
 
     @property
     def is_live(self) -> bool:
@@ -112,6 +124,10 @@ class Machines:
                 text = "The client token has been used before with different parameters."
                 raise AwsError("CreateFleet", errors.TOKEN_REUSED, text)
             return answer
+        check_tags("CreateFleet", request.tag_specifications)
+        if sum(len(c.overrides) for c in request.launch_template_configs) > MOST_OVERRIDES:
+            text = f"The maximum number of launch template overrides is {MOST_OVERRIDES}"
+            raise AwsError("CreateFleet", "InvalidParameterValue", text)
         if request.type != "instant" or not request.launch_template_configs:
             raise AwsError("CreateFleet", "InvalidParameterValue", f"Type {request.type!r} or an empty config is not supported")
         for config in request.launch_template_configs:
@@ -119,44 +135,64 @@ class Machines:
             if name not in self._account.templates:
                 text = f"The specified launch template, with template name {name}, does not exist."
                 raise AwsError("CreateFleet", errors.TEMPLATE_GONE, text)
+        if request.dry_run:
+            raise AwsError("CreateFleet", *WOULD_HAVE_WORKED)
         answer = self._buy(request)
         if token:
             self.fleets[token] = (request, answer)
         return answer
 
     def _buy(self, request: api.CreateFleet) -> api.FleetAnswer:
-        market = request.target_capacity_specification.default_target_capacity_type
+        market = _MARKETS.get(request.target_capacity_specification.default_target_capacity_type, "")
+        if not market:
+            asked = request.target_capacity_specification.default_target_capacity_type
+            raise AwsError("CreateFleet", "InvalidParameterValue", f"DefaultTargetCapacityType {asked!r} is not valid")
         number = len(self.fleets)
         fleet_id = f"fleet-{hashlib.sha256(f'{self._seed}/{number}/{request.client_token}'.encode()).hexdigest()[:32]}"
-        found: list[api.FleetInstance] = []
+        bought: dict[tuple[str, str, str], tuple[api.Override, str, list[str]]] = {}
         failed: dict[tuple[str, str], api.FleetError] = {}
         for _ in range(request.target_capacity_specification.total_target_capacity):
             for config, override in self._in_order(request, market):
-                place = api.FleetTemplateAndOverrides(overrides=override)
+                used = self._account.templates[config.launch_template_specification.launch_template_name][0]
                 if (override.instance_type, override.subnet_id) in failed:
                     continue
                 problem = self._problem(config, override, market)
                 if problem is None:
                     made = self._launch(config, override, market, request)
-                    found.append(
-                        api.FleetInstance(
-                            instance_ids=(made.instance_id,),
-                            instance_type=override.instance_type,
-                            lifecycle=market,
-                            launch_template_and_overrides=place,
-                        )
-                    )
+                    key = (override.instance_type, override.subnet_id, used.launch_template_id)
+                    bought.setdefault(key, (override, used.launch_template_id, []))[2].append(made.instance_id)
                     break
                 failed[override.instance_type, override.subnet_id] = api.FleetError(
                     error_code=problem[0],
                     error_message=problem[1],
                     lifecycle=market,
-                    launch_template_and_overrides=place,
+                    launch_template_and_overrides=_place(override, used.launch_template_id),
                 )
-        return api.FleetAnswer(fleet_id=fleet_id, instances=tuple(found), errors=tuple(failed.values()))
+        found = tuple(
+            api.FleetInstance(
+                instance_ids=tuple(ids),
+                instance_type=override.instance_type,
+                lifecycle=market,
+                launch_template_and_overrides=_place(override, template),
+            )
+            for override, template, ids in bought.values()
+        )
+        return api.FleetAnswer(fleet_id=fleet_id, instances=found, errors=tuple(failed.values()))
+
+    def run_instances(self, request: api.RunInstances) -> api.Done:
+        """Only dry: says what a launch of one machine would meet. Always raises AwsError, as EC2 does."""
+        name = request.launch_template.launch_template_name
+        if not request.dry_run:
+            raise AwsError("RunInstances", "UnsupportedOperation", "machines are launched by fleets here")
+        if name not in self._account.templates:
+            text = f"The specified launch template, with template name {name}, does not exist."
+            raise AwsError("RunInstances", errors.TEMPLATE_GONE, text)
+        override = api.Override(instance_type=request.instance_type, subnet_id=request.subnet_id, image_id=request.image_id)
+        problem = self._static_problem(self._account.templates[name][1], override)
+        raise AwsError("RunInstances", *(problem or WOULD_HAVE_WORKED))
 
     def _in_order(self, request: api.CreateFleet, market: str) -> list[tuple[api.TemplateConfig, api.Override]]:
-        """As the allocation strategy tries them: by priority where it says so; else by price, spot also by how deep the pool is."""
+        """As the allocation strategy tries them: by priority where it says so, else by price, spot also by the pool's depth."""
         now = self._clock.now()
         options = request.spot_options if market == "spot" else request.on_demand_options
         by_priority = options is not None and options.allocation_strategy.endswith("prioritized")
@@ -184,6 +220,35 @@ class Machines:
         """(code, message) of why this cannot be launched, as EC2 says it."""
         kind, account = override.instance_type, self._account
         data = account.templates[config.launch_template_specification.launch_template_name][1]
+        found = self._static_problem(data, override)
+        if found is not None:
+            return found
+        subnet = account.subnets[override.subnet_id]
+        zone = subnet.availability_zone
+        if self._faults.vcpu_quota and self._vcpus(market) + self._market.vcpus[kind] > self._faults.vcpu_quota:
+            code = "MaxSpotInstanceCountExceeded" if market == "spot" else "VcpuLimitExceeded"
+            return code, "You have requested more vCPU capacity than your current vCPU limit allows"
+        if subnet.available_ip_address_count < 1:
+            text = f"There are not enough free addresses in subnet '{subnet.subnet_id}' for the requested instances."
+            return errors.SUBNET_FULL, text
+        reservation = _reservation(data)
+        if reservation:
+            return self._reservation_problem(reservation, kind, zone)
+        placed = data.placement.group_id if data.placement else ""
+        group = account.groups_of_placement.get(placed)
+        if group is not None and group.strategy == "spread":
+            there = [m for m in self.all.values() if m.is_live and m.seen.placement.group_id == placed and m.pool[1] == zone]
+            if len(there) >= MOST_IN_SPREAD:
+                text = "You have reached the limit of instances in this spread placement group"
+                return "InsufficientInstanceCapacity", f"{text} in the Availability Zone ({zone})."
+        if not self._market.has_capacity((kind, zone, market)):
+            text = f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone})."
+            return "InsufficientInstanceCapacity", text
+        return None
+
+    def _static_problem(self, data: api.LaunchTemplateData, override: api.Override) -> tuple[str, str] | None:
+        """What is wrong whatever capacity there is."""
+        kind, account = override.instance_type, self._account
         subnet = account.subnets.get(override.subnet_id)
         image = account.images.get(override.image_id or data.image_id)
         groups = [g for i in data.network_interfaces for g in i.groups]
@@ -200,21 +265,37 @@ class Machines:
         missing = [g for g in groups if g not in account.groups]
         if missing:
             return "InvalidGroup.NotFound", f"The security group '{missing[0]}' does not exist"
-        if profile and profile not in account.profiles:
+        if any(account.groups[g].vpc_id != subnet.vpc_id for g in groups):
+            return "InvalidParameter", "Security group and subnet belong to different networks."
+        if profile and not self._knows_profile(profile):
             text = f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
             return "InvalidParameterValue", text
+        if data.placement and data.placement.group_id and data.placement.group_id not in account.groups_of_placement:
+            return "InvalidPlacementGroup.Unknown", f"The Placement Group '{data.placement.group_id}' is unknown."
         if zone not in self._market.offered.zones_of(kind) or kind not in self._market.on_demand:
             text = f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone})."
             return "Unsupported", text
-        if self._faults.vcpu_quota and self._vcpus(market) + self._market.vcpus[kind] > self._faults.vcpu_quota:
-            code = "MaxSpotInstanceCountExceeded" if market == "spot" else "VcpuLimitExceeded"
-            return code, "You have requested more vCPU capacity than your current vCPU limit allows"
-        if subnet.available_ip_address_count < 1:
-            text = f"There are not enough free addresses in subnet '{subnet.subnet_id}' for the requested instances."
-            return errors.SUBNET_FULL, text
-        if not self._market.has_capacity((kind, zone, market)):
-            text = f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone})."
-            return "InsufficientInstanceCapacity", text
+        if image.architecture not in self._market.architectures[kind]:
+            text = f"The architecture '{image.architecture}' of the specified image is not one of the instance type's ({kind})"
+            return "InvalidParameterValue", text
+        return None
+
+    def _knows_profile(self, name: str) -> bool:
+        found = self._account.profiles.get(name)
+        if found is None:
+            return False
+        lag = timedelta(seconds=self._faults.profile_lag_s)
+        return found.create_date is None or found.create_date + lag <= self._clock.now()
+
+    def _reservation_problem(self, reservation_id: str, kind: str, zone: str) -> tuple[str, str] | None:
+        found = self._account.reservations.get(reservation_id)
+        if found is None or found.state != "active" or (found.end_date is not None and found.end_date <= self._clock.now()):
+            return "InvalidCapacityReservationId.NotFound", f"The capacity reservation '{reservation_id}' does not exist"
+        if (found.instance_type, found.availability_zone) != (kind, zone):
+            return "InvalidParameterValue", f"The capacity reservation '{reservation_id}' is not for {kind} in {zone}"
+        if found.available_instance_count < 1:
+            text = f"The capacity reservation '{reservation_id}' does not have sufficient capacity for the requested instances."
+            return "ReservationCapacityExceeded", text
         return None
 
     def _vcpus(self, market: str) -> int:
@@ -238,7 +319,13 @@ class Machines:
             image_id=image.image_id,
             state=api.InstanceState(name="pending"),
             launch_time=now,
-            placement=api.Placement(availability_zone=subnet.availability_zone),
+            placement=self._placement(data, subnet, number),
+            capacity_reservation_id=_reservation(data),
+            capacity_reservation_specification=data.capacity_reservation_specification,
+            network_interfaces=tuple(
+                api.InstanceInterface(network_interface_id=f"eni-{name[2:]}-{at}", interface_type=i.interface_type or "interface")
+                for at, i in enumerate(data.network_interfaces)
+            ),
             subnet_id=subnet.subnet_id,
             private_dns_name=f"ip-{address.replace('.', '-')}.{account.region}.compute.internal",
             private_ip_address=address,
@@ -249,12 +336,30 @@ class Machines:
             tags=tuple(found),
         )
         pool = (override.instance_type, subnet.availability_zone, market)
-        self.all[name] = Machine(seen, pool, data.user_data, now)
+        root = {"/dev/xvda": DEFAULT_DISK_GIB} if not data.block_device_mappings else {}
+        disks = {d.device_name: d.ebs.volume_size for d in data.block_device_mappings if d.ebs and d.ebs.volume_size}
+        self.all[name] = Machine(seen, pool, data.user_data, now, disks={**root, **disks})
+        if seen.capacity_reservation_id:
+            account.hold(seen.capacity_reservation_id)
         self._market.held[pool] = self._market.held.get(pool, 0) + 1
         account.take_address(subnet.subnet_id)
         wait_s = self._faults.launch_s + self._faults.launch_jitter_s * chance(self._seed, "launch", name)
         self._later(wait_s, self._run, name)
         return seen
+
+    def _placement(self, data: api.LaunchTemplateData, subnet: api.Subnet, number: int) -> api.Placement:
+        wanted = data.placement or api.TemplatePlacement()
+        group = self._account.groups_of_placement.get(wanted.group_id)
+        partition = wanted.partition_number
+        if group is not None and group.partition_count and not partition:
+            partition = number % group.partition_count + 1
+        return api.Placement(
+            availability_zone=subnet.availability_zone,
+            availability_zone_id=subnet.availability_zone_id,
+            tenancy=wanted.tenancy or "default",
+            group_id=wanted.group_id,
+            partition_number=partition,
+        )
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -308,6 +413,8 @@ class Machines:
         self._enter(machine, "terminated")
         self._market.held[machine.pool] -= 1
         self._account.take_address(machine.seen.subnet_id, -1)
+        if machine.seen.capacity_reservation_id in self._account.reservations:
+            self._account.hold(machine.seen.capacity_reservation_id, -1)
         for tell in self.on_terminated:
             tell(machine)
 
@@ -352,6 +459,8 @@ class Machines:
 
     def terminate(self, request: api.TerminateInstances) -> api.TerminateAnswer:
         missing = sorted(set(request.instance_ids) - set(self.all))
+        if request.dry_run and not missing:
+            raise AwsError("TerminateInstances", *WOULD_HAVE_WORKED)
         if missing:
             raise AwsError("TerminateInstances", "InvalidInstanceID.NotFound", _do_not_exist(missing))
         changes = []
@@ -363,6 +472,8 @@ class Machines:
 
     def create_tags(self, request: api.CreateTags) -> api.Done:
         missing = sorted(r for r in request.resources if r not in self.all)
+        if request.dry_run and not missing:
+            raise AwsError("CreateTags", *WOULD_HAVE_WORKED)
         if missing:
             raise AwsError("CreateTags", "InvalidInstanceID.NotFound", _do_not_exist(missing))
         for name in request.resources:
@@ -370,6 +481,30 @@ class Machines:
             merged = {**api.tags_of(machine.seen.tags), **api.tags_of(request.tags)}
             machine.seen = replace(machine.seen, tags=tags.as_tags(merged))
         return api.Done()
+
+    def describe_status(self, request: api.DescribeInstanceStatus) -> api.InstanceStatusesPage:
+        """Running machines only, as EC2 does without being asked for all."""
+        known = {"instance-status.status", "system-status.status", "event.code"}
+        for f in request.filters:
+            if f.name not in known:
+                raise AwsError("DescribeInstanceStatus", "InvalidParameterValue", f"The filter '{f.name}' is invalid")
+        found = []
+        for name, machine in self.all.items():
+            if machine.seen.state.name != "running":
+                continue
+            states = {what: "impaired" if what in machine.impaired else "ok" for what in ("instance", "system")}
+            has = {"instance-status.status": [states["instance"]], "system-status.status": [states["system"]]}
+            has["event.code"] = machine.events
+            if all(set(has[f.name]) & set(f.values) for f in request.filters):
+                found.append(
+                    api.InstanceStatus(
+                        instance_id=name,
+                        instance_status=_summary(states["instance"], machine.impaired.get("instance")),
+                        system_status=_summary(states["system"], machine.impaired.get("system")),
+                        events=tuple(api.StatusEvent(code=code, description="planned") for code in machine.events),
+                    )
+                )
+        return api.InstanceStatusesPage(instance_statuses=tuple(found))
 
     # --- accounts ---------------------------------------------------------------------------------------------------
 
@@ -398,6 +533,26 @@ class Machines:
                 )
             )
         return tuple(found)
+
+
+def _place(override: api.Override, template_id: str) -> api.FleetTemplateAndOverrides:
+    """As EC2 names it: the template by its id only."""
+    return api.FleetTemplateAndOverrides(
+        launch_template_specification=api.UsedTemplate(launch_template_id=template_id), overrides=override
+    )
+
+
+def _reservation(data: api.LaunchTemplateData) -> str:
+    wanted = data.capacity_reservation_specification
+    target = wanted.capacity_reservation_target if wanted is not None else None
+    return target.capacity_reservation_id if target is not None else ""
+
+
+def _summary(status: str, since: datetime | None) -> api.StatusSummary:
+    if since is None:
+        return api.StatusSummary(status=status, details=(api.StatusDetail(name="reachability", status="passed"),))
+    detail = api.StatusDetail(name="reachability", status="failed", impaired_since=since)
+    return api.StatusSummary(status=status, details=(detail,))
 
 
 def _do_not_exist(names: list[str]) -> str:

@@ -22,6 +22,7 @@ class Market:
         self.offered = catalogue.region(region)
         self.on_demand = catalogue.prices(region)
         self.vcpus = {t.instance_type: t.vcpus for t in catalogue.types}
+        self.architectures = {t.instance_type: t.processor_info.supported_architectures for t in catalogue.types}
         self._seed = seed
         self.faults = faults
         self.held: dict[Pool, int] = {}

@@ -2,12 +2,29 @@
 
 from typing import Protocol
 
+from kubewright.cloud.aws.api.diagnosis import (
+    AttachedPoliciesAnswer,
+    CallerIdentity,
+    DescribeRouteTables,
+    DescribeVpcEndpoints,
+    GetCallerIdentity,
+    GetRole,
+    GetServiceQuota,
+    ListAttachedRolePolicies,
+    RoleAnswer,
+    RouteTablesPage,
+    ServiceQuotaAnswer,
+    VpcEndpointsPage,
+)
 from kubewright.cloud.aws.api.fleets import (
     CreateFleet,
     CreateTags,
     DescribeInstances,
+    DescribeInstanceStatus,
     FleetAnswer,
     InstancesPage,
+    InstanceStatusesPage,
+    RunInstances,
     TerminateAnswer,
     TerminateInstances,
 )
@@ -22,6 +39,12 @@ from kubewright.cloud.aws.api.network import (
     SubnetsPage,
 )
 from kubewright.cloud.aws.api.prices import DescribeSpotPriceHistory, GetProducts, ProductsPage, SpotPricesPage
+from kubewright.cloud.aws.api.reservations import (
+    CapacityReservationsPage,
+    DescribeCapacityReservations,
+    DescribePlacementGroups,
+    PlacementGroupsAnswer,
+)
 from kubewright.cloud.aws.api.services import (
     ClusterAnswer,
     CreateInstanceProfile,
@@ -29,8 +52,12 @@ from kubewright.cloud.aws.api.services import (
     DeleteMessage,
     DescribeCluster,
     GetInstanceProfile,
+    GetManagedResource,
     GetQueueUrl,
     InstanceProfileAnswer,
+    InstanceProfilesPage,
+    ListInstanceProfiles,
+    ManagedResourceAnswer,
     MessagesAnswer,
     ProfileRole,
     QueueUrlAnswer,
@@ -97,6 +124,22 @@ class ComputeApi(Protocol):
 
     async def terminate_instances(self, request: TerminateInstances) -> TerminateAnswer:
         """Ends machines; one unknown id fails the whole call."""
+        ...
+
+    async def run_instances(self, request: RunInstances) -> Done:
+        """A dry run that tells of a NodeClass's faults before a NodeClaim meets them."""
+        ...
+
+    async def describe_instance_status(self, request: DescribeInstanceStatus) -> InstanceStatusesPage:
+        """Which machines EC2 has found impaired or has plans with."""
+        ...
+
+    async def describe_capacity_reservations(self, request: DescribeCapacityReservations) -> CapacityReservationsPage:
+        """What is paid for already, and how much of it is free."""
+        ...
+
+    async def describe_placement_groups(self, request: DescribePlacementGroups) -> PlacementGroupsAnswer:
+        """Strategy and partitions of the group that a NodeClass launches into."""
         ...
 
     async def create_tags(self, request: CreateTags) -> Done:
@@ -171,10 +214,66 @@ class IdentityApi(Protocol):
         """Goes with its NodeClass."""
         ...
 
+    async def list_instance_profiles(self, request: ListInstanceProfiles) -> InstanceProfilesPage:
+        """Profiles of roles and NodeClasses that are no more."""
+        ...
 
-class Ec2Api(ComputeApi, ParameterApi, PriceApi, ClusterApi, QueueApi, IdentityApi, Protocol):
+
+class ShiftApi(Protocol):
+    """ARC zonal shift."""
+
+    async def get_managed_resource(self, request: GetManagedResource) -> ManagedResourceAnswer:
+        """Which zones the cluster is shifted away from."""
+        ...
+
+
+class NetworkDiagnosisApi(Protocol):
+    """EC2, for `aws doctor` only."""
+
+    async def describe_route_tables(self, request: DescribeRouteTables) -> RouteTablesPage:
+        """Whether nodes in a subnet reach the API server, the registry and S3."""
+        ...
+
+    async def describe_vpc_endpoints(self, request: DescribeVpcEndpoints) -> VpcEndpointsPage:
+        """The ways out of a subnet without a way out, and whom they let through."""
+        ...
+
+
+class RoleDiagnosisApi(Protocol):
+    """IAM, for `aws doctor` only."""
+
+    async def get_role(self, request: GetRole) -> RoleAnswer:
+        """Whether the node role is there."""
+        ...
+
+    async def list_attached_role_policies(self, request: ListAttachedRolePolicies) -> AttachedPoliciesAnswer:
+        """Whether it may do what a node must."""
+        ...
+
+
+class QuotaDiagnosisApi(Protocol):
+    """Service Quotas, for `aws doctor` only."""
+
+    async def get_service_quota(self, request: GetServiceQuota) -> ServiceQuotaAnswer:
+        """How many vCPUs the account may run."""
+        ...
+
+
+class CallerDiagnosisApi(Protocol):
+    """STS, for `aws doctor` only."""
+
+    async def get_caller_identity(self, request: GetCallerIdentity) -> CallerIdentity:
+        """Who asks."""
+        ...
+
+
+class Ec2Api(ComputeApi, ParameterApi, PriceApi, ClusterApi, QueueApi, IdentityApi, ShiftApi, Protocol):
     """The whole page."""
 
     async def close(self) -> None:
         """Let go of connections and threads."""
         ...
+
+
+class DoctorApi(Ec2Api, NetworkDiagnosisApi, RoleDiagnosisApi, QuotaDiagnosisApi, CallerDiagnosisApi, Protocol):
+    """What `aws doctor` asks besides."""

@@ -9,6 +9,7 @@ class Subnet(Aws, frozen=True, kw_only=True):
     availability_zone_id: str = ""
     available_ip_address_count: int = 0
     vpc_id: str = ""
+    map_public_ip_on_launch: bool = False
     tags: tuple[Tag, ...] = ()
 
 
@@ -20,10 +21,30 @@ class SubnetsPage(Page, frozen=True, kw_only=True):
     subnets: tuple[Subnet, ...] = ()
 
 
+class IpRange(Aws, frozen=True, kw_only=True):
+    cidr_ip: str = ""
+
+
+class GroupPair(Aws, frozen=True, kw_only=True):
+    group_id: str = ""
+
+
+class IpPermission(Aws, frozen=True, kw_only=True):
+    """Only `aws doctor` reads these. Without ports it stands for all."""
+
+    ip_protocol: str = ""
+    from_port: int | None = None
+    to_port: int | None = None
+    ip_ranges: tuple[IpRange, ...] = ()
+    user_id_group_pairs: tuple[GroupPair, ...] = ()
+
+
 class SecurityGroup(Aws, frozen=True, kw_only=True):
     group_id: str
     group_name: str = ""
     vpc_id: str = ""
+    ip_permissions: tuple[IpPermission, ...] = ()
+    ip_permissions_egress: tuple[IpPermission, ...] = ()
     tags: tuple[Tag, ...] = ()
 
 

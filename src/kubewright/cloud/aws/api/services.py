@@ -1,4 +1,6 @@
-"""EKS, SQS and IAM."""
+"""EKS, SQS, IAM and ARC zonal shift."""
+
+from datetime import datetime
 
 from msgspec import field
 
@@ -16,6 +18,7 @@ class KubernetesNetworkConfig(Aws, frozen=True, kw_only=True, rename="camel"):
 
 class EksCluster(Aws, frozen=True, kw_only=True, rename="camel"):
     name: str
+    arn: str = ""
     endpoint: str = ""
     version: str = ""
     certificate_authority: CertificateAuthority = CertificateAuthority()
@@ -68,6 +71,7 @@ class InstanceProfileInfo(Aws, frozen=True, kw_only=True):
     instance_profile_name: str
     path: str = "/"
     roles: tuple[Role, ...] = ()
+    create_date: datetime | None = None
     tags: tuple[Tag, ...] = ()
 
 
@@ -92,3 +96,41 @@ class ProfileRole(Aws, frozen=True, kw_only=True):
 
 class DeleteInstanceProfile(Aws, frozen=True, kw_only=True):
     instance_profile_name: str
+
+
+class ListInstanceProfiles(Aws, frozen=True, kw_only=True):
+    path_prefix: str = ""
+    marker: str = ""
+
+
+class InstanceProfilesPage(Aws, frozen=True, kw_only=True):
+    instance_profiles: tuple[InstanceProfileInfo, ...] = ()
+    is_truncated: bool = False
+    marker: str = ""
+
+
+class GetManagedResource(Aws, frozen=True, kw_only=True, rename="camel"):
+    resource_identifier: str
+    """The cluster's ARN."""
+
+
+class ZonalShift(Aws, frozen=True, kw_only=True, rename="camel"):
+    applied_status: str
+    away_from: str
+    """A zone id, such as usw2-az1."""
+    expiry_time: datetime | None = None
+    shift_type: str = ""
+    comment: str = ""
+
+
+class Autoshift(Aws, frozen=True, kw_only=True, rename="camel"):
+    """AWS's own shift; it has no end until AWS ends it."""
+
+    applied_status: str
+    away_from: str
+
+
+class ManagedResourceAnswer(Aws, frozen=True, kw_only=True, rename="camel"):
+    arn: str = ""
+    zonal_shifts: tuple[ZonalShift, ...] = ()
+    autoshifts: tuple[Autoshift, ...] = ()

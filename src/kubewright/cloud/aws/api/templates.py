@@ -33,6 +33,14 @@ class MetadataOptions(Aws, frozen=True, kw_only=True):
     instance_metadata_tags: str = ""
 
 
+class ConnectionTracking(Aws, frozen=True, kw_only=True):
+    """Idle timeouts in seconds; 0 leaves EC2's own."""
+
+    tcp_established_timeout: int = 0
+    udp_stream_timeout: int = 0
+    udp_timeout: int = 0
+
+
 class NetworkInterface(Aws, frozen=True, kw_only=True):
     device_index: int | None = None
     network_card_index: int | None = None
@@ -40,6 +48,10 @@ class NetworkInterface(Aws, frozen=True, kw_only=True):
     associate_public_ip_address: bool | None = None
     groups: tuple[str, ...] = ()
     ipv4_prefix_count: int = field(default=0, name="Ipv4PrefixCount")
+    ipv6_prefix_count: int = field(default=0, name="Ipv6PrefixCount")
+    ipv6_address_count: int = field(default=0, name="Ipv6AddressCount")
+    primary_ipv6: bool | None = field(default=None, name="PrimaryIpv6")
+    connection_tracking_specification: ConnectionTracking | None = None
 
 
 class InstanceProfile(Aws, frozen=True, kw_only=True):
@@ -48,6 +60,30 @@ class InstanceProfile(Aws, frozen=True, kw_only=True):
 
 class Monitoring(Aws, frozen=True, kw_only=True):
     enabled: bool | None = None
+
+
+class CpuOptions(Aws, frozen=True, kw_only=True):
+    nested_virtualization: str = ""
+
+
+class ReservationTarget(Aws, frozen=True, kw_only=True):
+    capacity_reservation_id: str
+
+
+class ReservationSpecification(Aws, frozen=True, kw_only=True):
+    capacity_reservation_preference: str
+    """"none" keeps out of open reservations, "capacity-reservations-only" never pays for anything else."""
+    capacity_reservation_target: ReservationTarget | None = None
+
+
+class MarketOptions(Aws, frozen=True, kw_only=True):
+    market_type: str
+
+
+class TemplatePlacement(Aws, frozen=True, kw_only=True):
+    tenancy: str = ""
+    group_id: str = ""
+    partition_number: int = 0
 
 
 class TagSpecification(Aws, frozen=True, kw_only=True):
@@ -63,6 +99,10 @@ class LaunchTemplateData(Aws, frozen=True, kw_only=True):
     monitoring: Monitoring | None = None
     network_interfaces: tuple[NetworkInterface, ...] = ()
     tag_specifications: tuple[TagSpecification, ...] = ()
+    cpu_options: CpuOptions | None = None
+    capacity_reservation_specification: ReservationSpecification | None = None
+    instance_market_options: MarketOptions | None = None
+    placement: TemplatePlacement | None = None
     user_data: str = ""
     """Base64; EC2 allows 16,384 bytes when decoded."""
 
@@ -72,6 +112,7 @@ class CreateLaunchTemplate(Aws, frozen=True, kw_only=True):
     launch_template_data: LaunchTemplateData
     client_token: str = ""
     tag_specifications: tuple[TagSpecification, ...] = ()
+    dry_run: bool = False
 
 
 class LaunchTemplate(Aws, frozen=True, kw_only=True):
@@ -96,3 +137,4 @@ class LaunchTemplatesPage(Page, frozen=True, kw_only=True):
 
 class DeleteLaunchTemplate(Aws, frozen=True, kw_only=True):
     launch_template_name: str
+    dry_run: bool = False

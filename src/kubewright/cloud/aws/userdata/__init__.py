@@ -3,7 +3,7 @@
 import base64
 
 from kubewright.api.aws import EC2NodeClass
-from kubewright.cloud.aws.userdata import al2023, bottlerocket
+from kubewright.cloud.aws.userdata import al2, al2023, bottlerocket, windows
 from kubewright.cloud.aws.userdata.boot import Boot, UserDataError
 
 __all__ = ["Boot", "UserDataError", "encode", "render"]
@@ -16,23 +16,19 @@ def render(node_class: EC2NodeClass, boot: Boot) -> str:
     """The text for one kind of machine; the user's part of it is never lost.
 
     Raises:
-        UserDataError: the user's part cannot be merged, the family has none, or the whole is too long.
+        UserDataError: the user's part cannot be merged, or the whole is too long.
     """
     written = node_class.spec.user_data or ""
-    if node_class.ami_family == "AL2023":
-        text = al2023.render(written, node_class.spec, boot)
-    elif node_class.ami_family == "Bottlerocket":
-        text = bottlerocket.render(written, node_class.spec, boot)
-    elif node_class.ami_family == "Custom":
+    renders = {"AL2": al2.render, "AL2023": al2023.render, "Bottlerocket": bottlerocket.render}
+    if node_class.ami_family == "Custom":
         text = written
     else:
-        raise UserDataError(
-            f"spec.amiFamily: no user data can be written for {node_class.ami_family}; use AL2023 or Bottlerocket"
-        )
+        text = renders.get(node_class.ami_family, windows.render)(written, node_class.spec, boot)
     text = text.replace("\r", "")
     size = len(text.encode())
     if size > LIMIT_BYTES:
-        raise UserDataError(f"spec.userData: the whole is {size} bytes, EC2 takes {LIMIT_BYTES}; have a script fetch the rest")
+        text = f"spec.userData: the whole is {size} bytes. User data is limited to {LIMIT_BYTES} bytes; let a script fetch more"
+        raise UserDataError(text)
     return text
 
 

@@ -14,15 +14,8 @@ MARK = "# Karpenter Generated NodeConfig"
 
 
 def render(written: str, spec: EC2NodeClassSpec, boot: Boot) -> str:
-    return mime.write([*_users(written), mime.Part(NODE_CONFIG, _document(spec.kubelet or Kubelet(), boot))])
-
-
-def _users(written: str) -> list[mime.Part]:
-    if not written.strip():
-        return []
-    if mime.is_mime(written):
-        return mime.read(written)
-    return [mime.Part(NODE_CONFIG if _is_map(written) else mime.SHELL, written)]
+    plain = NODE_CONFIG if _is_map(written) else mime.SHELL
+    return mime.write([*mime.users(written, plain), mime.Part(NODE_CONFIG, _document(spec.kubelet or Kubelet(), boot))])
 
 
 def _is_map(text: str) -> bool:

@@ -29,6 +29,8 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     taints: tuple[Taint, ...] = ()
     raid0: bool = False
+    image_name: str = ""
+    """Of the AMI, which may tell its version."""
 
 
 def node_labels(claim: NodeClaim, capacity_type: str, *, custom: bool = False) -> dict[str, str]:

@@ -3,6 +3,7 @@
 Different from the reference on purpose: settings under `settings.kubernetes` that it does not know are kept, not dropped.
 """
 
+import re
 import tomllib
 from typing import Any
 
@@ -10,11 +11,29 @@ from kubewright.api.aws import EC2NodeClassSpec, Kubelet
 from kubewright.cloud.aws.userdata import toml
 from kubewright.cloud.aws.userdata.boot import Boot, UserDataError
 
-MOUNT = {
-    "essential": True,
-    "mode": "always",
-    "commands": [["apiclient", "ephemeral-storage", "init"], ["apiclient", "ephemeral-storage", "bind"]],
-}
+BINDS_BY_ITSELF = (1, 46, 0)
+"""From this version on the directories to bind need not be named. Source: spec/aws 4.5."""
+_DIRS = ["--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"]
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+
+
+def mount(spec: EC2NodeClassSpec, image_name: str) -> dict[str, Any]:
+    """The command that makes the local disks one and puts pods' files there."""
+    bind = ["apiclient", "ephemeral-storage", "bind"]
+    if not _binds_by_itself(spec, image_name):
+        bind += _DIRS
+    return {"essential": True, "mode": "always", "commands": [["apiclient", "ephemeral-storage", "init"], bind]}
+
+
+def _binds_by_itself(spec: EC2NodeClassSpec, image_name: str) -> bool:
+    """An image whose version nobody tells is taken for an old one; the long form works on all."""
+    alias = next((t.alias for t in spec.ami_selector_terms if t.alias), "")
+    wanted = alias.partition("@")[2]
+    if wanted == "latest":
+        return True
+    names = [wanted, *(t.name for t in spec.ami_selector_terms), image_name]
+    found = next((m for name in names if (m := _VERSION.search(name))), None)
+    return found is not None and (int(found[1]), int(found[2]), int(found[3])) >= BINDS_BY_ITSELF
 
 
 def render(written: str, spec: EC2NodeClassSpec, boot: Boot) -> str:
@@ -27,14 +46,17 @@ def render(written: str, spec: EC2NodeClassSpec, boot: Boot) -> str:
     kubernetes = _inner(settings, "kubernetes", "settings.kubernetes")
     kubernetes |= {"cluster-name": boot.cluster_name, "api-server": boot.endpoint, "cluster-certificate": boot.ca_bundle}
     kubernetes["max-pods"] = boot.max_pods
-    if boot.cluster_dns:
-        kubernetes["cluster-dns-ip"] = boot.cluster_dns[0]
+    dns = (spec.kubelet.cluster_dns if spec.kubelet else None) or boot.cluster_dns
+    if dns:
+        kubernetes["cluster-dns-ip"] = dns[0]
     if boot.labels:
         kubernetes["node-labels"] = {**_inner(kubernetes, "node-labels", "settings.kubernetes.node-labels"), **boot.labels}
     kubernetes["node-taints"] = _taints(boot)
     kubernetes |= _kubelet(spec.kubelet or Kubelet())
     if boot.raid0:
-        _inner(settings, "bootstrap-commands", "settings.bootstrap-commands")["000-mount-instance-storage"] = MOUNT
+        _inner(settings, "bootstrap-commands", "settings.bootstrap-commands")["000-mount-instance-storage"] = mount(
+            spec, boot.image_name
+        )
     return toml.write(document)
 
 

@@ -43,6 +43,13 @@ def read(text: str) -> list[Part]:
     return parts
 
 
+def users(written: str, plain: str) -> list[Part]:
+    """The user's parts of a document: those of a MIME text, or the whole as one of type `plain`; none of an empty text."""
+    if not written.strip():
+        return []
+    return read(written) if is_mime(written) else [Part(plain, written)]
+
+
 def write(parts: list[Part]) -> str:
     """One document whose boundary occurs in no part."""
     boundary = BOUNDARY

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from kubewright.disruption.stays import Stay
+
 
 class Memory(msgspec.Struct, frozen=True):
     """The shell keeps `queued` and `failed_joins`; the rest is handed back by `decide` as it came out."""
@@ -15,4 +17,8 @@ class Memory(msgspec.Struct, frozen=True):
     unreached: tuple[str, ...] = ()
     """Nodes that the last search had no steps left for, by name: the next one begins with them."""
     settled: str = ""
-    """Fingerprint of a cluster in which nothing was left to do."""
+    """Fingerprint of a cluster in which nothing was found to consolidate, "" if there is none."""
+    stays: Mapping[str, Stay] = {}
+    """Why each of its nodes stayed."""
+    eligible: int = 0
+    """How many of them could have been consolidated."""

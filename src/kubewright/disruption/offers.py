@@ -4,7 +4,7 @@ Source: spec/disruption 3.6 to 3.9. Differs on purpose: one dear zone narrows th
 nothing is replaced by the same type in the same zone and of the same capacity type.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -41,11 +41,12 @@ def narrowed(
         return SPOT_TO_SPOT
     offers = {name: [o for o in some if o.capacity_type == capacity_type] for name, some in offers.items()}
     zones: frozenset[str] | None = None
-    kept = _cheaper(offers, most_usd, going, zones)
+    there = {(c.instance_type, c.zone, c.capacity_type) for c in going}
+    kept = _cheaper(offers, most_usd, there, zones)
     if not kept:
         cheap = {o.zone for some in offers.values() for o in some if o.price < most_usd}
         for zone in sorted(cheap, key=lambda z: (min(o.price for some in offers.values() for o in some if o.zone == z), z)):
-            kept = _cheaper(offers, most_usd, going, frozenset((zone,)))
+            kept = _cheaper(offers, most_usd, there, frozenset((zone,)))
             if kept:
                 zones = frozenset((zone,))
                 break
@@ -77,6 +78,10 @@ def narrowed(
     return replace(claim, requirements=ordered, instance_types=chosen, usd_per_hour=kept[0][0])
 
 
+Place = tuple[str, str, str]
+"""Instance type, zone, capacity type."""
+
+
 class Offer(NamedTuple):
     price: float
     zone: str
@@ -103,10 +108,9 @@ def _offers(claim: PlannedClaim, pool: Pool, settings: SolverSettings) -> tuple[
 
 
 def _cheaper(
-    offers: dict[str, list[Offer]], most_usd: float, going: Sequence[Candidate], zones: frozenset[str] | None
+    offers: dict[str, list[Offer]], most_usd: float, there: Collection[Place], zones: frozenset[str] | None
 ) -> list[tuple[float, str]]:
-    """(USD per hour of the cheapest offering, type) of the types all of whose offerings in `zones` are cheaper, and new."""
-    there = {(c.instance_type, c.zone, c.capacity_type) for c in going}
+    """(USD per hour of the cheapest offering, type) of the types all of whose offerings in `zones` are cheap, and not `there`."""
     found = []
     for name, some in offers.items():
         mine = [o for o in some if zones is None or o.zone in zones]

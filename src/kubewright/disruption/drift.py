@@ -15,7 +15,7 @@ from kubewright.disruption.candidates import BLOCKED, Candidate
 from kubewright.disruption.commands import Command
 from kubewright.disruption.memory import Memory
 from kubewright.disruption.reasons import Class, Reason
-from kubewright.disruption.simulation import Outcome, Simulation
+from kubewright.disruption.simulation import Move, Outcome, Simulation
 from kubewright.disruption.static import template_claim
 from kubewright.disruption.stays import Because, Stay
 from kubewright.disruption.surge import Surge
@@ -56,12 +56,11 @@ def find(
     commands: list[Command] = []
     stays: dict[str, Stay] = {}
     unreached: list[str] = []
-    gone: list[Candidate] = []
     asked = 0
     starved = frozenset(memory.unreached)
     for one in sorted(drifted, key=lambda c: (c.name not in starved, *_order(c))):
         pool = one.pool
-        stay = broken(pool, memory, settings) or _no_budget(one, left, room)
+        stay = broken(pool, memory, settings) or _no_budget(one, left, room) or _expected(one, commands)
         if stay is None and pool.spec.replicas is not None:
             found = _static(one, simulation, surge)
         elif stay is None:
@@ -70,15 +69,18 @@ def find(
                 stays[one.name] = Stay(Because.UNREACHED, "drifted nodes before it were looked at first", event="")
                 continue
             asked += bool(one.movers)
-            found = _replaced(one, gone, simulation, surge)
+            full = simulation.refreshed([one])[0]
+            found = _replaced(one, full, simulation, surge)
         else:
             found = stay
         if isinstance(found, Stay):
             stays[one.name] = found
             continue
         room[pool.name] -= 1
-        gone.append(one)
         commands.append(found)
+        if pool.spec.replicas is None:
+            # The next one finds the room as this one leaves it, and takes along what this one puts on it.
+            simulation = simulation.after([Move((full,), found.replacements, found.destinations)])
     return Drifted(tuple(commands), stays, len(drifted), tuple(unreached))
 
 
@@ -102,8 +104,16 @@ def _no_budget(one: Candidate, left: Budgets, room: Mapping[str, int]) -> Stay |
     return None if room.get(one.pool.name, 0) > 0 else left.stay(one.pool)
 
 
-def _replaced(one: Candidate, gone: Sequence[Candidate], simulation: Simulation, surge: Surge) -> Command | Stay:
-    outcome = simulation.without([*gone, one], one.movers) if one.movers else Outcome()
+def _expected(one: Candidate, commands: Sequence[Command]) -> Stay | None:
+    """A node that takes the pods of another one stays until they have come: closed at once, it leaves them without a home."""
+    if not any(one.name in command.destinations for command in commands):
+        return None
+    return Stay(Because.WAITING, "pods of another drifted node are expected on it", event="")
+
+
+def _replaced(one: Candidate, full: Candidate, simulation: Simulation, surge: Surge) -> Command | Stay:
+    """`full` is the candidate with the pods that commands before it will put on it."""
+    outcome = simulation.without([full]) if full.movers else Outcome()
     if outcome.unplaced:
         pod = min(outcome.unplaced)
         text = f"Not all pods would schedule, {pod} has no other home"

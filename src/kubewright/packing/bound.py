@@ -33,7 +33,9 @@ class Question:
         self.counts = [_count(item, plan.unplaced) for item in self.items]
         self.mosts = self.counts
         self.stocks = stocks_of(parts.table, self.items, self.vectors)
-        if not self.limits and all(is_movable(one) for item in self.items for one in item.classes):
+        self.is_simple = all(is_movable(one) for item in self.items for one in item.classes)
+        """Whether nothing but size, labels and taints binds anybody."""
+        if self.is_simple and not self.limits:
             self._keep_to_rules()
 
     def _keep_to_rules(self) -> None:

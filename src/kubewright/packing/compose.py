@@ -3,10 +3,12 @@
 from msgspec.structs import replace
 
 from kubewright.packing import wishes as wanted
-from kubewright.packing.bound import bound
-from kubewright.packing.improve import cost, improved
+from kubewright.packing.bound import Question, best_bound
+from kubewright.packing.improve import cost, improved, packed
+from kubewright.packing.perfect import Perfected, perfected
 from kubewright.packing.wishes import Wishes
 from kubewright.settings import Packing, Settings
+from kubewright.solver.build import Parts
 from kubewright.solver.problem import Plan, Problem
 from kubewright.solver.reporter import Reporter
 from kubewright.solver.solve import solve
@@ -14,7 +16,7 @@ from kubewright.solver.solve import solve
 _STEPS_A_POD = 40
 _TO_PROVE = 5
 """A part in so many of the steps goes into the bound."""
-_LEAST = 1e-6
+_CLOSE = 1e-5
 """Share by which cost and bound may differ, for rounding, and still be the same."""
 
 
@@ -29,11 +31,24 @@ def plan(problem: Problem, settings: Settings | None = None, reporter: Reporter 
         return first
     wishes = wanted.of(settings)
     steps = budget(problem, settings)
-    found = first
+    found = replace(first, steps=steps, first_fit_usd_per_hour=cost(first, wishes))
+    if not first.claims:
+        return found
+    # Who is left out is the same for most plans, and so are the machines.
+    question = Question(Parts(problem), first, wishes.node_usd)
+    least = best_bound(question, steps // _TO_PROVE)[0]
+    proof = Perfected(first, 0.0, "")
     if steps:
-        found = improved(problem, first, steps, wishes, bound(problem, first, 0, wishes.node_usd))
-    least = bound(problem, found, steps // _TO_PROVE, wishes.node_usd)
-    return weighed(replace(found, steps=steps, first_fit_usd_per_hour=cost(first, wishes)), least, wishes)
+        proof = Perfected(improved(problem, first, steps, wishes, least), 0.0, "")
+        if proof.plan.unplaced.keys() != first.unplaced.keys():
+            question = Question(Parts(problem), proof.plan, wishes.node_usd)
+            least = best_bound(question, steps // _TO_PROVE)[0]
+        if cost(proof.plan, wishes) > least * (1 + _CLOSE):
+            proof = perfected(
+                question, proof.plan, lambda p: cost(p, wishes), lambda pack: packed(problem, first, pack, wishes), _CLOSE
+            )
+    found = replace(proof.plan, steps=steps, first_fit_usd_per_hour=cost(first, wishes), proved_by=proof.by)
+    return _weighed(found, max(least, proof.bound), wishes)
 
 
 def budget(problem: Problem, settings: Settings) -> int:
@@ -43,10 +58,10 @@ def budget(problem: Problem, settings: Settings) -> int:
     return max(settings.packing_steps, min(settings.packing_steps_most, _STEPS_A_POD * len(problem.pods)))
 
 
-def weighed(one: Plan, least: float, wishes: Wishes) -> Plan:
+def _weighed(one: Plan, least: float, wishes: Wishes) -> Plan:
     """`one` with `least` as its bound, and the gap that follows."""
     whole = cost(one, wishes)
-    is_least = whole <= least * (1 + _LEAST)
+    is_least = whole <= least * (1 + _CLOSE)
     gap = 0.0 if is_least or least <= 0 else whole / least - 1
     nodes = wishes.node_usd * len(one.claims)
     return replace(one, bound_usd_per_hour=min(least, whole), gap=gap, optimal=is_least, node_usd_per_hour=nodes)

@@ -9,8 +9,10 @@ from operator import mul
 from kubewright.packing.knapsack import Market
 from kubewright.packing.machines import Machine
 
-_NODES = 300
-"""Sets looked at, begun ones included."""
+_NODES = 200
+"""Begun sets that are gone on with; each that is looked at counts a little, too."""
+_EACH = 0.1
+_NODES_A_STEP = 5
 _TRIED = 6
 """Sets of which it is tried whether the pods fit."""
 
@@ -37,10 +39,9 @@ class Covers:
             return None
         need = [sum(n * self.sizes[i][k] for i, n in enumerate(counts) if n) for k in range(len(self.unit))]
         found = sorted(self._sets(live, need, below), key=lambda s: (s[0], len(s[1]), s[1]))
-        self.used += _NODES // 40
         for _, chosen in found[:_TRIED]:
             bins = sorted((live[at] for at in chosen), key=lambda m: (-m.usd, m.row))
-            self.used += 2 * len(bins)
+            self.used += 3 * len(bins)
             placed = self._in_turn(bins, counts, mosts, market, mask) or self._by_size(bins, counts, mosts)
             if placed is not None:
                 return [(m, mix) for m, mix in zip(bins, placed, strict=True) if mix]
@@ -48,25 +49,33 @@ class Covers:
 
     def _sets(self, live: Sequence[Machine], need: Sequence[float], below: float) -> Iterator[tuple[float, tuple[int, ...]]]:
         """(price, indices into `live`) of sets that have the room and cost less."""
-        worth = [sum(map(mul, self.unit, m.room)) / m.usd for m in live]
-        order = sorted(range(len(live)), key=lambda at: (-worth[at], at))
-        stack: list[tuple[float, int, tuple[int, ...], list[float]]] = [(0.0, 0, (), list(need))]
-        left = _NODES
-        while stack and left:
-            usd, first, chosen, missing = stack.pop()
+        unit, limit = self.unit, below - 1e-9
+        worths = [sum(map(mul, unit, m.room)) for m in live]
+        order = sorted(range(len(live)), key=lambda at: (-worths[at] / live[at].usd, at))
+        ranked = [(live[at].usd, worths[at], live[at].room, at) for at in order]
+        stack: list[tuple[float, int, tuple[int, ...], list[float], float]] = [
+            (0.0, 0, (), list(need), sum(map(mul, unit, need)))
+        ]
+        left = float(_NODES)
+        while stack and left > 0:
+            usd, first, chosen, missing, value = stack.pop()
             left -= 1
-            further: list[tuple[float, int, tuple[int, ...], list[float]]] = []
-            for place in range(first, len(order)):
-                machine = live[order[place]]
-                price = usd + machine.usd
-                if price >= below - 1e-9:
+            further: list[tuple[float, int, tuple[int, ...], list[float], float]] = []
+            for place in range(first, len(ranked)):
+                own, worth, room, at = ranked[place]
+                price = usd + own
+                # What is still missing afterwards costs at least as much as at the best machine's price for it.
+                if price >= limit or price + value - worth >= limit:
                     continue
-                still = [max(0.0, n - r) for n, r in zip(missing, machine.room, strict=True)]
-                if max(still) <= 1e-9:
-                    yield price, (*chosen, order[place])
-                elif price + sum(map(mul, self.unit, still)) < below - 1e-9:
-                    further.append((price, place, (*chosen, order[place]), still))
+                left -= _EACH
+                still = [n - r if n > r else 0.0 for n, r in zip(missing, room, strict=True)]
+                rest = sum(map(mul, unit, still))
+                if rest <= 1e-9 and max(still) <= 1e-9:
+                    yield price, (*chosen, at)
+                elif price + rest < limit:
+                    further.append((price, place, (*chosen, at), still, rest))
             stack += reversed(further)
+        self.used += int(_NODES - left) // _NODES_A_STEP
 
     def _in_turn(
         self, bins: Sequence[Machine], counts: Sequence[int], mosts: Sequence[int], market: Market, mask: int

@@ -32,6 +32,14 @@ def improved(problem: Problem, first: Plan, steps: int, wishes: Wishes = NONE, e
     return search.chosen()
 
 
+def packed(problem: Problem, first: Plan, pack: Pack, wishes: Wishes = NONE) -> Plan | None:
+    """The plan of one pass that packs as it is told; None where it leaves out a pod that `first` places, or could not."""
+    search = _Passes(problem, first, 1, wishes, 0.0)
+    search.found.clear()
+    search.pass_(_TOLERANCES[0], 1, exact=pack)
+    return search.found[0] if search.found else None
+
+
 class _Passes:
     def __init__(self, problem: Problem, first: Plan, steps: int, wishes: Wishes, enough: float) -> None:
         self.problem = problem
@@ -51,20 +59,20 @@ class _Passes:
         for tolerance in _TOLERANCES:
             if self._is_done():
                 break
-            engine = self._try(tolerance, total // _FIRST)
+            engine = self.pass_(tolerance, total // _FIRST)
             if engine is None:
                 continue
             if engine.settled:
                 break
             entries = engine.entries()
             if entries and not self._is_done():
-                self._try(tolerance, self.left * 4 // 5, entries, engine.packed())
+                self.pass_(tolerance, self.left * 4 // 5, entries, engine.packed())
         if biased and self.best.claims:
             share = self.wishes.within if self.wishes.nodes == "fewer" else -self.wishes.within
             for times in (1, 4):
                 bias = times * share * self.best.usd_per_hour / len(self.best.claims)
                 self.left = biased // 2
-                self._try(_TOLERANCES[0], self.left, bias=bias)
+                self.pass_(_TOLERANCES[0], self.left, bias=bias)
 
     def chosen(self) -> Plan:
         """The cheapest, or of those about as cheap the one with fewest or most nodes."""
@@ -79,7 +87,7 @@ class _Passes:
     def _is_done(self) -> bool:
         return self.left <= 0 or cost(self.best, self.wishes) <= self.enough * (1 + 1e-9)
 
-    def _try(
+    def pass_(
         self,
         tolerance: float,
         steps: int,

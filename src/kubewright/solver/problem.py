@@ -166,5 +166,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What the new nodes cost beyond their prices, by the setting for a node."""
     optimal: bool = False
     """Whether no plan for the same pods is cheaper, proven."""
+    proved_by: str = ""
+    """The program that proved the bound, with its version, where one was asked: another one may choose another plan."""
     steps: int = 0
     """The improver's budget that was given."""

@@ -16,6 +16,7 @@ from kubewright.errors import ConfigError
 if TYPE_CHECKING:
     from kubewright.api.manifests import Manifest
     from kubewright.cloud.aws.catalogue import Catalogue
+    from kubewright.settings import Settings
     from kubewright.sim.report import Report
     from kubewright.sim.sandbox import Sandbox
     from kubewright.sim.scenario import Step
@@ -42,6 +43,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     known: Any
     """The Catalogue."""
     record: Path | None
+    gates: str
+    prices: str
     verbose: bool
 
 
@@ -73,6 +76,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     type=click.Path(file_okay=False, path_type=Path),
     help="Save every scheduling pass in this directory, for `kubewright replay`.",
 )
+@click.option("--feature-gates", "gates", default="", help="As `run` takes it, for example CapacityBuffer=true,NodeOverlay=true.")
+@click.option("--price-file", "prices", default="", help="As `run` takes it: prices and commitments of your own.")
 @stock.option
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="The operator's own log, too, on standard error.")
@@ -163,7 +168,21 @@ def _box(wanted: Wanted, clock: Any) -> "Sandbox":
     if wanted.join_s is not None:
         joining = msgspec.structs.replace(joining, join_s=wanted.join_s, join_jitter_s=0.0)
     records = Directory(wanted.record) if wanted.record is not None else None
-    return Sandbox(clock, seed=wanted.seed, faults=faults, known=wanted.known, joining=joining, records=records)
+    settings = _settings(wanted)
+    return Sandbox(
+        clock, settings=settings, seed=wanted.seed, faults=faults, known=wanted.known, joining=joining, records=records
+    )
+
+
+def _settings(wanted: Wanted) -> "Settings":
+    """Raises ConfigError: a flag of the operator that cannot be used."""
+    from kubewright.operator import options  # noqa: PLC0415
+
+    given = {"--cluster-name": "sandbox", "--feature-gates": wanted.gates, "--price-file": wanted.prices}
+    parsed = options.parse([f"{flag}={value}" for flag, value in given.items() if value], {})
+    for warning in parsed.warnings:
+        click.echo(warning, err=True)
+    return parsed.settings
 
 
 @contextlib.asynccontextmanager

@@ -98,6 +98,43 @@ def test_the_example_in_the_docs_is_read_by_the_flag_and_says_the_same_in_both_t
         assert parse([], {"KUBEWRIGHT_PRICE_FILE": str(file)}).settings.prices == rows
 
 
+def test_machines_that_are_paid_anyway_are_kept_and_those_that_cost_go():
+    other = OTHER[usual()]
+    row = PriceRow(name="ri", instance_type=other, usd_per_hour=0.12, up_to_instances=2, paid_anyway=True)
+
+    async def story(world: World):
+        sizes = pool()
+        sizes["spec"]["template"]["spec"]["requirements"][1]["values"] = [*OTHER, "m5.2xlarge", "m6i.2xlarge", "m5.large"]
+        world.apply(node_class(), sizes, deployment(replicas=11))
+        await world.until_running(11)
+        assert types(world).count(other) == 2
+        assert len(types(world)) == 3
+        world.scale("web", 6)
+        await world.until(lambda: types(world) == [other, other] and len(world.running("web")) == 6, 3600)
+        world.scale("web", 2)
+        await world.sleep(1800)
+        assert set(types(world)) == {other}, "no smaller machine is bought at list price for them"
+
+    play(story, settings=priced(row))
+
+
+def test_what_costs_nothing_is_not_emptied_into_what_costs():
+    other = OTHER[usual()]
+    row = PriceRow(name="ri", instance_type=other, usd_per_hour=0.12, up_to_instances=2, paid_anyway=True)
+
+    async def story(world: World):
+        sizes = pool()
+        sizes["spec"]["template"]["spec"]["requirements"][1]["values"] = [other, "m5.4xlarge"]
+        world.apply(node_class(), sizes, deployment(replicas=15))
+        await world.until_running(15)
+        assert types(world) == sorted([other, other, "m5.4xlarge"])
+        await world.sleep(1800)
+        # kube-scheduler may have left one without pods, and that one may go.
+        assert not [e for e in world.events("DisruptionTerminating") if "Underutilized" in e["message"]]
+
+    play(story, settings=priced(row))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

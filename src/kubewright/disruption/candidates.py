@@ -189,6 +189,8 @@ def prices(nodes: Iterable[StateNode], pools: Iterable[Pool]) -> Iterator[tuple[
 
 
 def _price(known: StateNode, kinds: Mapping[str, InstanceType]) -> float:
+    if known.usd_per_hour is not None:
+        return known.usd_per_hour
     carried = state.labels_of(known)
     kind = kinds.get(carried.get(labels.INSTANCE_TYPE, ""))
     if kind is None:

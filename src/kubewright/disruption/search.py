@@ -154,7 +154,9 @@ class Search:
     def _fits_elsewhere(self, one: Candidate) -> bool:
         board = self._board
         verdict = self._worth.judge((one,), one.usd_per_hour)
-        if not verdict.is_worth_it and one.usd_per_hour > 0:
+        # One whose price nobody knows goes; one that a commitment makes free costs only the disturbance to keep.
+        is_known = one.usd_per_hour > 0 or one.known.usd_per_hour is not None
+        if not verdict.is_worth_it and is_known:
             self._stays[one.name] = unbalanced(one.usd_per_hour, verdict.score, verdict.threshold)
             return False
         mark = board.mark()

@@ -110,7 +110,8 @@ class Narrator:
                 (r.get("values", ()) for r in after["spec"].get("requirements", ()) if r["key"] == labels.INSTANCE_TYPE), ()
             )
             asked = ", ".join(f"{requests[r]} {r}" for r in ("cpu", "memory", "pods") if r in requests)
-            self._lines.append(f"buying {name} for {asked}: any of {len(types)} types")
+            of = f"any of {len(types)} types" if types else "any that suits its pool"
+            self._lines.append(f"buying {name}{f' for {asked}' if asked else ''}: {of}")
             return
         if after.get("status", {}).get("providerID") and not before.get("status", {}).get("providerID"):
             self._lines.append(f"{name} is {self._machine(after)}")

@@ -5,8 +5,10 @@ cannot buy past it. First fit begins one where the commitment makes a pod cheape
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from kubewright.api import labels as names
 from kubewright.catalogue.columns import Columns
@@ -14,7 +16,7 @@ from kubewright.catalogue.commitments import EXACT, Bought, Commitments
 from kubewright.catalogue.types import InstanceType
 from kubewright.settings import PriceRow
 from kubewright.solver.nodes import labels_of
-from kubewright.solver.problem import Problem, StateNode
+from kubewright.solver.problem import Pool, Problem, StateNode
 from kubewright.solver.templates import State
 
 COMMITMENT = "kubewright.sh/commitment"
@@ -145,12 +147,9 @@ class Committed:
                     yield Covered(terms.usd, terms.amount, row, k)
 
     def _count(self, node: StateNode) -> None:
-        carried = labels_of(node)
-        name = carried.get(names.INSTANCE_TYPE, "")
-        zone, capacity_type = carried.get(names.ZONE, ""), carried.get(names.CAPACITY_TYPE, "")
-        if name:
-            price = _list_price(self._known[name], capacity_type, zone) if name in self._known else 0.0
-            self._counted.take(Bought(name, capacity_type, zone, price))
+        machine = _bought(node, self._known)
+        if machine is not None:
+            self._counted.take(machine)
         elif node.claim is not None and COMMITMENT in node.claim.metadata.annotations:
             self._promise(node.claim.metadata.annotations[COMMITMENT], _types_of(node))
 
@@ -172,6 +171,38 @@ def relief(problem: Problem) -> float:
     if not problem.settings.commitments:
         return 0.0
     return Committed(problem).most_saved()
+
+
+def covered(nodes: Sequence[StateNode], pools: Iterable[Pool], rows: Sequence[PriceRow]) -> tuple[StateNode, ...]:
+    """The nodes, those that commitments cover with what they cost then. Nodes that stay are covered first, by name.
+
+    Who covers whom is the bill's affair; to take them in one order makes a covered node look cheap, so that a saving is never
+    counted that would only pass its cover on.
+    """
+    if not any(row.is_limited for row in rows):
+        return tuple(nodes)
+    known: dict[str, InstanceType] = {}
+    for pool in pools:
+        for kind in pool.instance_types:
+            known.setdefault(kind.name, kind)
+    counted = Commitments(rows, {name: _list_price(kind, names.ON_DEMAND, "") for name, kind in known.items()})
+    costs: dict[int, float] = {}
+    for i in sorted(range(len(nodes)), key=lambda i: nodes[i].marked_for_deletion):
+        machine = _bought(nodes[i], known)
+        cost = counted.take(machine) if machine is not None else None
+        if machine is not None and cost is not None and cost < machine.usd:
+            costs[i] = cost
+    return tuple(replace(n, usd_per_hour=costs[i]) if i in costs else n for i, n in enumerate(nodes))
+
+
+def _bought(node: StateNode, known: Mapping[str, InstanceType]) -> Bought | None:
+    """The machine of a node; None while it is not known which."""
+    carried = labels_of(node)
+    name = carried.get(names.INSTANCE_TYPE, "")
+    if not name:
+        return None
+    zone, capacity_type = carried.get(names.ZONE, ""), carried.get(names.CAPACITY_TYPE, "")
+    return Bought(name, capacity_type, zone, _list_price(known[name], capacity_type, zone) if name in known else 0.0)
 
 
 def _types_of(node: StateNode) -> Sequence[str]:

@@ -44,6 +44,8 @@ class StateNode(msgspec.Struct, frozen=True):
     nominated_until: datetime | None = None
     virtual_pods: int = 0
     """Pods of CapacityBuffers that the last pass counted on its room: it is not empty, though nothing runs there."""
+    usd_per_hour: float | None = None
+    """What it costs where commitments cover it, be it in part; None: what its offering does."""
 
 
 class Pool(msgspec.Struct, frozen=True):

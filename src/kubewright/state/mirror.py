@@ -38,6 +38,7 @@ from kubewright.kube.informer import Informer
 from kubewright.lifecycle import nodes, pods, state
 from kubewright.lifecycle.pools import NodeClassState
 from kubewright.settings import Settings
+from kubewright.solver.committed import covered
 from kubewright.solver.problem import Pool, Snapshot, StateNode, Surroundings
 from kubewright.state.buffers import Buffers
 from kubewright.state.correcting import Correcting
@@ -95,6 +96,7 @@ class Mirror:
             (kind.RESOURCE.group, kind.RESOURCE.kind): Informer(client, kind) for kind in node_class_types(provider)
         }
         self.node_overlays = Informer(client, NodeOverlay) if gates.node_overlay else None
+        self._prices = tuple(row for row in settings.prices if row.is_limited)
         self.correcting = Correcting(provider, settings.prices)
         self.buffers = (
             Buffers(client, self.surroundings["replica_sets"], self.surroundings["stateful_sets"])
@@ -208,8 +210,9 @@ class Mirror:
         for name, informer in self.surroundings.items():
             if name not in self._sorted:
                 self._sorted[name] = _by_key(informer.objects)
+        nodes = covered(self._sorted_nodes, self._pools, self._prices) if self._prices else self._sorted_nodes
         virtual = self.buffers.pods if self.buffers is not None else ()
-        return Snapshot(now, self._sorted_nodes, self._sorted_pods, self._pools, Surroundings(**self._sorted), virtual=virtual)
+        return Snapshot(now, nodes, self._sorted_pods, self._pools, Surroundings(**self._sorted), virtual=virtual)
 
     async def refresh_pools(self) -> tuple[Pool, ...]:
         """Ask the provider what each managed NodePool can buy now; the answers stand, corrected, in later snapshots, by name."""

@@ -111,6 +111,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     packing_nodes: NodeCount = NodeCount.CHEAPEST
     packing_nodes_within: float = 0.01
     """By which share of the least cost a plan with fewer, or more, nodes may be dearer."""
+    packing_slack: float = 0.0
+    """Share of a new node's cpu and memory that is left free before pods are packed tightly."""
+    launch_price_share: float = 0.1
+    """By which share of the planned price a type may be dearer that a spot claim names."""
+    launch_least_pools: int = 15
+    """Spot pools (a type in a zone) that a claim names, if dear ones are needed for it."""
     vm_memory_overhead_percent: float = 0.075
     """Share of a machine's memory that the hypervisor keeps (AWS)."""
     prices: tuple[PriceRow, ...] = ()

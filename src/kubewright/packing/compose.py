@@ -1,4 +1,4 @@
-"""`plan`: first fit, then the improver where it is wanted, then the bound."""
+"""`plan`: first fit, then the improver where it is wanted, then the bound; spot claims name what will not undo it."""
 
 from msgspec.structs import replace
 
@@ -6,6 +6,7 @@ from kubewright.packing import wishes as wanted
 from kubewright.packing.bound import Question, best_bound
 from kubewright.packing.improve import cost, improved, packed
 from kubewright.packing.perfect import Perfected, perfected
+from kubewright.packing.trim import trimmed
 from kubewright.packing.wishes import Wishes
 from kubewright.settings import Packing, Settings
 from kubewright.solver.build import Parts
@@ -29,6 +30,11 @@ def plan(problem: Problem, settings: Settings | None = None, reporter: Reporter 
     first = solve(problem, reporter)
     if settings is None:
         return first
+    whole = _planned(problem, first, settings)
+    return trimmed(whole, problem, settings.launch_price_share, settings.launch_least_pools)
+
+
+def _planned(problem: Problem, first: Plan, settings: Settings) -> Plan:
     wishes = wanted.of(settings)
     steps = budget(problem, settings)
     found = replace(first, steps=steps, first_fit_usd_per_hour=cost(first, wishes))

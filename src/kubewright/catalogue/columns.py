@@ -130,6 +130,10 @@ class Fit:
             )
         return found
 
+    def taken(self, row: int) -> Resources:
+        """What of the row is not for pods."""
+        return self._overhead.get(row, {})
+
     def holding(self, requests: Resources) -> int:
         """Rows in which `requests` fit."""
         mask = self.usable

@@ -19,6 +19,7 @@ def solver_settings(settings: Settings, provider: CloudProvider) -> SolverSettin
         preference_policy=settings.preference_policy,
         min_values_policy=settings.min_values_policy,
         ignore_dra_requests=settings.ignore_dra_requests,
+        slack=settings.packing_slack,
         default_constraints=spread.read(settings.scheduler_config),
         feature_gates=settings.feature_gates,
         well_known_labels=provider.well_known_labels,

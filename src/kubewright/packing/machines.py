@@ -186,7 +186,6 @@ def _of_template(
             fitting[row] = fitting.get(row, 0) | 1 << i
         for state in states_of(template, item):
             asking[state] = asking.get(state, 0) | 1 << i
-    overhead = {row: group.overhead for group in template.daemons for row in bits(group.rows & rows)}
     best: dict[tuple[int, int, str], tuple[float, int]] = {}
     for kind in columns.kinds:
         having = [(s.rows, wanting) for s, wanting in asking.items() if kind.index in s.kinds]
@@ -205,7 +204,7 @@ def _of_template(
                     best[key] = (price, kind.capacity)
     found: list[Machine] = []
     for (row, allowed, reservation), (usd, capacity) in best.items():
-        extra = overhead.get(row, {})
+        extra = template.fit.taken(row)
         room = vectors.of({k: v - extra.get(k, 0) for k, v in columns.rows[row].allocatable.items()})
         exotic = not plain >> row & 1
         size = columns.rows[row].type.capacity

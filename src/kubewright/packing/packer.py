@@ -290,11 +290,11 @@ class Packer(Carrier):
                     allowed |= 1 << i
             if not allowed or not isinstance(claim, SizedClaim):
                 continue
-            columns, overhead = claim.template.columns, claim.template.daemons
+            columns = claim.template.columns
             for usd, row in columns.by_price(claim.state.kinds):
                 if not (claim.rows & claim.target) >> row & 1:
                     continue
-                extra = next((g.overhead for g in overhead if g.rows >> row & 1), {})
+                extra = claim.template.fit.taken(row)
                 room = {
                     name: columns.rows[row].allocatable.get(name, 0) - extra.get(name, 0) - claim.requests.get(name, 0)
                     for name in vectors.resources

@@ -84,7 +84,8 @@ class Parts:
                 left_out.append(Refusal(Because.NO_POOL, name, "", pool.problem or "no instance types"))
                 continue
             columns = table(pool.instance_types, self.well_known)
-            template = Template(pool.node_pool, columns, self.daemons, self.aliases, used.get(name, {}))
+            slack = self.problem.settings.slack
+            template = Template(pool.node_pool, columns, self.daemons, self.aliases, used.get(name, {}), slack)
             unmet = template.start.unmet(template.start.rows)
             relaxed = self.problem.settings.min_values_policy == "BestEffort"
             if not template.start.rows or (unmet and not relaxed):

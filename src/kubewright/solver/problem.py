@@ -102,6 +102,8 @@ class SolverSettings(msgspec.Struct, frozen=True):
     """Provider's label aliases (a CSI zone key) → the stable key."""
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     """Spread given to pods that write none, with a selector deduced per pod. Source: spec/scheduling 6.10."""
+    slack: float = 0.0
+    """Share of a new node's cpu and memory that is left free."""
     reserved_strict: bool = True
     """Whether a claim that has a machine of a reservation may not give it up to hold more pods. Source: 5.8."""
     commitments: tuple[PriceRow, ...] = ()

@@ -157,9 +157,15 @@ class Template:
     """A NodePool that takes part in the pass, with its columns, daemon overhead and what its limits leave."""
 
     def __init__(
-        self, pool: NodePool, columns: Columns, daemons: Sequence[Pod], aliases: Mapping[str, str], used: Resources
+        self,
+        pool: NodePool,
+        columns: Columns,
+        daemons: Sequence[Pod],
+        aliases: Mapping[str, str],
+        used: Resources,
+        slack: float = 0.0,
     ) -> None:
-        """`used` is the capacity of the pool's nodes that stay, `nodes` included."""
+        """`used` is the capacity of the pool's nodes that stay, `nodes` included; `slack` the share of a node to leave free."""
         spec = pool.spec.template.spec
         self.pool = pool
         self.name = pool.name
@@ -181,6 +187,7 @@ class Template:
         """Rows that suit the pool by label, sold at present or not."""
         self.start = self.state(requirements)
         self.daemons = self._group_daemons(daemons, aliases)
+        self._slack = slack
         self.fit = self._fit()
         self.rows &= self.fit.usable
         self._states.clear()
@@ -259,6 +266,10 @@ class Template:
 
     def _fit(self) -> Fit:
         overhead = {row: group.overhead for group in self.daemons if group.overhead for row in bits(group.rows)}
+        if self._slack:
+            for index, row in enumerate(self.columns.rows):
+                free = {name: int(row.allocatable.get(name, 0) * self._slack) for name in ("cpu", "memory")}
+                overhead[index] = total_of((overhead.get(index, {}), free))
         return Fit(self.columns.rows, overhead) if overhead else self.columns.fit
 
 

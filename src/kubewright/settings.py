@@ -97,7 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ignore_dra_requests: bool = True
     scheduler_config: str = ""
     """YAML with `podTopologySpread.defaultConstraints`, for pods that write no spread constraint; "" for none."""
-    packing: Packing = Packing.FIRST_FIT
+    packing: Packing = Packing.IMPROVE
     packing_steps: int = 10_000
     """Budget of the improver in steps for a small batch; only `operator` turns seconds into steps."""
     packing_steps_most: int = 60_000

@@ -1,7 +1,7 @@
 """kubewright behind the oracle's JSON: one problem a line in, one answer a line out (`python -m tests.conformance.adapter`).
 
-The format is the oracle's own (`tests/conformance/oracle/README.md`), with three keys more: `packing` names a method (`improve`
-or `first-fit`, the default), `defaultConstraints` are the cluster's default spread, and an instance type's `attachLimits` (CSI
+The format is the oracle's own (`tests/conformance/oracle/README.md`), with three keys more: `packing` names a method (`improve`,
+the default, or `first-fit`), `defaultConstraints` are the cluster's default spread, and an instance type's `attachLimits` (CSI
 driver → volumes) hold for its new nodes.
 `seconds` is the solver's time from decoded objects to Plan.
 """

@@ -57,7 +57,7 @@ def _default(field: str) -> str:
     match field, value:
         case "leader_election", bool():
             return str(not value).lower()
-        case "settings.packing_steps", int():
+        case "settings.packing_steps" | "settings.packing_steps_most", int():
             return duration.show(timedelta(seconds=value / STEPS_PER_S))
         case "settings.prices", _:
             return "no file; YAML, JSON or CSV with prices and commitments of your own, see docs/prices.md"

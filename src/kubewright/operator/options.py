@@ -16,7 +16,7 @@ from kubewright.api import duration, quantity
 from kubewright.catalogue import prices
 from kubewright.errors import ConfigError
 from kubewright.operator import spread
-from kubewright.settings import FeatureGates, MinValuesPolicy, Packing, PreferencePolicy, PriceRow, Settings
+from kubewright.settings import FeatureGates, MinValuesPolicy, NodeCount, Packing, PreferencePolicy, PriceRow, Settings
 
 LOG_LEVELS = ("", "debug", "info", "error")
 STEPS_PER_S = 20_000
@@ -185,6 +185,34 @@ def _packing(value: str) -> Packing:
     return Packing(_one_of(*Packing)(value))
 
 
+def _nodes(value: str) -> NodeCount:
+    return NodeCount(_one_of(*NodeCount)(value))
+
+
+def _from_zero(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number") from None
+    if not 0 <= number < float("inf"):
+        raise ValueError(f"{value!r} must be at least 0")
+    return number
+
+
+def _part(value: str) -> float:
+    number = _from_zero(value)
+    if not 0 < number <= 1:
+        raise ValueError(f"{value!r} must be greater than 0 and at most 1 (0.5 is half of a workload, 1 is no limit)")
+    return number
+
+
+def _count(value: str) -> int:
+    number = _integer(value)
+    if number < 0:
+        raise ValueError(f"{value!r} must be at least 0")
+    return number
+
+
 def _gates(value: str) -> FeatureGates:
     """`A=true,B=false`; gates left out keep their default, unknown ones are looked at by `_unknown_gates`."""
     chosen: dict[str, bool] = {}
@@ -212,6 +240,15 @@ FLAGS: Sequence[_Flag] = (
     _Flag("price-file", _prices, "settings.prices"),
     _Flag("packing", _packing, "settings.packing"),
     _Flag("packing-budget", _seconds_of_steps, "settings.packing_steps"),
+    _Flag("packing-budget-most", _seconds_of_steps, "settings.packing_steps_most"),
+    _Flag("packing-node-cost", _from_zero, "settings.packing_node_usd"),
+    _Flag("packing-node-cpu", _count, "settings.packing_node_cpu"),
+    _Flag("packing-workload-share", _part, "settings.packing_workload_share"),
+    _Flag("packing-nodes", _nodes, "settings.packing_nodes"),
+    _Flag("packing-nodes-within", _share, "settings.packing_nodes_within"),
+    _Flag("packing-slack", _share, "settings.packing_slack"),
+    _Flag("launch-price-share", _from_zero, "settings.launch_price_share"),
+    _Flag("launch-least-pools", _count, "settings.launch_least_pools"),
     _Flag("freeze", _boolean, "settings.disruption.frozen", is_boolean=True),
     _Flag("consolidation-balance", _above_zero, "settings.disruption.balance"),
     _Flag("settled-after", _duration, "settings.disruption.settled_after"),
@@ -261,6 +298,8 @@ _BY_NAME = {flag.name: flag for flag in (*FLAGS, *(_Flag(name, _text, PROVIDER) 
 _NOT_FROM_ENVIRONMENT = frozenset(
     {
         *("kubeconfig", "context", "packing", "packing-budget", "record", "record-files", "record-bytes", "take-over", "shadow"),
+        *("packing-budget-most", "packing-node-cost", "packing-node-cpu", "packing-workload-share", "packing-nodes"),
+        *("packing-nodes-within", "packing-slack", "launch-price-share", "launch-least-pools"),
         *("freeze", "consolidation-balance", "price-file", "settled-after", "drift-surge", "drift-failed-joins"),
     }
 )

@@ -28,6 +28,12 @@ def plan(problem: Problem, settings: Settings | None = None, reporter: Reporter 
     the fractional one, which takes a few hundredths of a second.
     """
     first = solve(problem, reporter)
+    if problem.settings.slack and first.unplaced:
+        # Rather no slack than no node.
+        tight = replace(problem, settings=replace(problem.settings, slack=0.0))
+        other = solve(tight)
+        if len(other.unplaced) < len(first.unplaced):
+            problem, first = tight, other
     if settings is None:
         return first
     whole = _planned(problem, first, settings)

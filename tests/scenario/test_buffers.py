@@ -107,6 +107,37 @@ def test_room_that_no_machine_can_give_is_said_and_stops_no_real_pod():
     play(story, settings=SETTINGS)
 
 
+def test_consolidation_does_not_take_room_that_is_kept_and_comes_to_rest():
+    """Two machines hold 3 pods and room for 3; one could hold the pods, and then the room would have to be bought again."""
+
+    async def story(world: World):
+        world.apply(node_class(), pool(), template(), buffer(), deployment(replicas=6))
+        await world.until_running(6)
+        await world.until(lambda: is_provisioned(world) and ready_nodes(world) == 3)
+        world.scale("web", 3)
+        await world.until(lambda: ready_nodes(world) == 2 and is_provisioned(world) and len(world.running("web")) == 3, 1800)
+        sold = world.cloud.sold()
+        await world.sleep(3600)
+        assert (ready_nodes(world), world.cloud.sold(), sold) == (2, 3, 3)
+        assert is_provisioned(world)
+
+    play(story, settings=SETTINGS)
+
+
+@pytest.mark.parametrize("left", [4, 5])
+def test_nodes_that_pods_and_room_need_together_stay(left):
+    async def story(world: World):
+        world.apply(node_class(), pool(), template(), buffer(), deployment(replicas=6))
+        await world.until_running(6)
+        await world.until(lambda: is_provisioned(world) and ready_nodes(world) == 3)
+        world.scale("web", left)
+        await world.sleep(3600)
+        assert (ready_nodes(world), world.cloud.sold()) == (3, 3), "nothing is removed to be bought again"
+        assert not world.events("DisruptionTerminating")
+
+    play(story, settings=SETTINGS)
+
+
 def life(process: Process) -> None:
     async def story(world: World) -> None:
         world.apply(node_class(), pool(), template(), buffer())

@@ -126,6 +126,37 @@ def test_without_the_gate_it_is_left_alone():
     play(story)
 
 
+def hashes(world: World) -> set[str]:
+    return {c["metadata"]["annotations"]["karpenter.sh/nodepool-hash"] for c in world.claims()}
+
+
+@pytest.mark.parametrize("limit", [None, "3", "2"])
+def test_c41_drifted_nodes_are_replaced_one_by_one_even_at_the_limit(limit):
+    """With a limit that equals the replicas the reference does nothing; here outgoing nodes are credited up to a surge of one."""
+
+    async def story(world: World):
+        made = static(replicas=2, **({"nodes": limit} if limit else {}))
+        made["spec"]["disruption"]["budgets"] = [{"nodes": "1"}]
+        world.apply(node_class(), made)
+        await world.until(lambda: ready(world) == 2)
+        (old,) = hashes(world)
+        world.patch(NODE_POOL, "fixed", {"spec": {"template": {"metadata": {"labels": {"team": "new"}}}}})
+        most, least = 0, 9
+
+        def rolled() -> bool:
+            nonlocal most, least
+            most, least = max(most, len(world.claims())), min(least, ready(world))
+            return old not in hashes(world) and ready(world) == 2 and len(world.claims()) == 2
+
+        await world.until(rolled, 3600)
+        assert world.cloud.sold() == 4, "each is replaced once"
+        assert least >= 2, "none goes before its successor is there"
+        assert most == 3
+        assert {n["metadata"]["labels"].get("team") for n in world.nodes()} == {"new"}
+
+    play(story, settings=SETTINGS)
+
+
 def life(process: Process) -> None:
     async def story(world: World) -> None:
         world.apply(node_class(), static(replicas=2))

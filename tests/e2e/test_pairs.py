@@ -66,6 +66,19 @@ def test_one_acts_and_the_other_takes_over_whether_the_first_ends_well_or_not(pl
         eventually(lambda: leads(leader))
         eventually(lambda: ready(plane) == 80)
         assert len(items(plane, NODES)) == len(items(plane, NODECLAIMS))
+        page = leader.page()
+        for shown in (
+            'karpenter_pods_state{name="web-',
+            'karpenter_nodes_allocatable{resource_type="cpu",node_name="kwok-default-',
+            'instance_family="c"',
+            'karpenter_nodepools_cost_total{nodepool="default"} ',
+            'operator_nodeclaim_status_condition_count{namespace="",name="default-',
+            'karpenter_cloudprovider_duration_seconds_count{controller="nodeclaim.lifecycle",method="Create",provider="kwok"}',
+            "karpenter_pods_scheduling_decision_duration_seconds_count ",
+            'karpenter_cluster_utilization_percent{resource_type="cpu"} ',
+            "karpenter_build_info{",
+        ):
+            assert shown in page, shown
 
 
 def test_it_does_not_start_beside_a_karpenter_that_is_scaled_up(plane: Plane) -> None:

@@ -1,5 +1,6 @@
 """Listeners that turn what the runtime tells into the reference's metrics."""
 
+import asyncio
 from datetime import timedelta
 
 from kubewright.api.meta import Object
@@ -15,6 +16,8 @@ class ControllerMetrics(ControllerHooks):
         self._registry = registry
         self._controller = controller
         self._active = 0
+        self._since: dict[str, float] = {}
+        """Key under way → loop time at which it began."""
         self._queue = {"name": controller, "controller": controller}
         registry.set("controller_runtime_max_concurrent_reconciles", workers, controller=controller)
 
@@ -29,7 +32,7 @@ class ControllerMetrics(ControllerHooks):
         self._registry.observe("workqueue_queue_duration_seconds", waited_s, **self._queue)
 
     def finished(self, key: str, worked_s: float) -> None:
-        del key
+        self._since.pop(key, None)
         # Here and not in _ended: a cancelled reconcile neither succeeds nor fails.
         self._active -= 1
         self._registry.set("controller_runtime_active_workers", self._active, controller=self._controller)
@@ -39,8 +42,15 @@ class ControllerMetrics(ControllerHooks):
         del key, delay
         self._registry.inc("workqueue_retries_total", **self._queue)
 
+    def tick(self) -> None:
+        """Bring the gauges of work under way up to date."""
+        now = asyncio.get_running_loop().time()
+        ages = [now - since for since in self._since.values()]
+        self._registry.set("workqueue_unfinished_work_seconds", sum(ages), **self._queue)
+        self._registry.set("workqueue_longest_running_processor_seconds", max(ages, default=0.0), **self._queue)
+
     def started(self, key: str) -> None:
-        del key
+        self._since[key] = asyncio.get_running_loop().time()
         self._active += 1
         self._registry.set("controller_runtime_active_workers", self._active, controller=self._controller)
 

@@ -6,7 +6,7 @@ through the library would block the event loop for seconds at every scrape.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,7 +15,7 @@ from prometheus_client.core import SummaryMetricFamily
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from kubewright.metrics.table import QUANTILES, TABLE, Kind, Metric
+from kubewright.metrics.table import QUANTILES, TABLE, Kind, Metric, for_provider
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CHUNK = 5000
@@ -95,10 +95,34 @@ class Registry:
             known = before.get(values)
             wide.series[values] = (known[0] if known else wide.text(values), value)
 
+    def derive(self, name: str, source: Callable[[], Iterable[tuple[tuple[str, ...], float]]]) -> None:
+        """Let a wide gauge have the series that `source` gives each time it is written out; nothing of them is kept.
+
+        `source` yields label values in the table's order, and is read in pieces: what it reads must not change meanwhile.
+        """
+        wide = self._wide.get(name)
+        if wide is None:
+            raise ValueError(f"metric {name} is not a wide gauge; use set and remove")
+        wide.source = source
+
+    def has(self, name: str) -> bool:
+        """Whether the table has a metric of this name."""
+        return name in self._metrics
+
+    def widen(self, labels: Sequence[str]) -> None:
+        """Put a provider's labels onto the metrics of nodes, see `table.for_provider`; before any of them is written."""
+        for metric in for_provider(tuple(labels), tuple(self._metrics.values())):
+            self._metrics[metric.name] = metric
+            if metric.name in self._wide:
+                self._wide[metric.name].metric = metric
+
     def value(self, name: str, /, **labels: str) -> float | None:
         """The value of a counter or gauge, or the count of a histogram or summary; None if there is no such series."""
         values = self._values(name, labels)
         if name in self._wide:
+            source = self._wide[name].source
+            if source is not None:
+                return dict(source()).get(values)
             found = self._wide[name].series.get(values)
             return found[1] if found else None
         if name in self._summaries:
@@ -163,6 +187,8 @@ class _Wide:
         self.metric = metric
         self.series: dict[tuple[str, ...], tuple[str, float]] = {}
         """Label values → the series' text up to the value, and the value."""
+        self.source: Callable[[], Iterable[tuple[tuple[str, ...], float]]] | None = None
+        """Where the series come from instead, each time they are asked for."""
 
     def set(self, values: tuple[str, ...], value: float) -> None:
         known = self.series.get(values)
@@ -173,6 +199,9 @@ class _Wide:
         return f"{self.metric.name}{{{labels}}} "
 
     def chunks(self) -> Iterator[bytes]:
+        if self.source is not None:
+            yield from self._derived(self.source())
+            return
         if not self.series:
             return
         yield f"# HELP {self.metric.name} {self.metric.help}\n# TYPE {self.metric.name} gauge\n".encode()
@@ -180,6 +209,13 @@ class _Wide:
         rest = iter(list(self.series.values()))
         while part := list(islice(rest, CHUNK)):
             yield "".join([f"{text}{value}\n" for text, value in part]).encode()
+
+    def _derived(self, found: Iterable[tuple[tuple[str, ...], float]]) -> Iterator[bytes]:
+        rest = iter(found)
+        head = f"# HELP {self.metric.name} {self.metric.help}\n# TYPE {self.metric.name} gauge\n"
+        while part := list(islice(rest, CHUNK)):
+            yield (head + "".join([f"{self.text(values)}{value}\n" for values, value in part])).encode()
+            head = ""
 
 
 def _escape(value: str) -> str:

@@ -75,6 +75,15 @@ _SCHEDULING = (
     _gauge("scheduler_unschedulable_pods_count", "controller", "Pods that the last pass found no place for."),
     Metric("kubewright_plan_cost_usd_per_hour", Kind.GAUGE, (), "What the last pass that bought machines buys, an hour."),
     Metric("kubewright_plan_bound_usd_per_hour", Kind.GAUGE, (), "What any plan for the same pods costs at least; 0: not known."),
+    Metric(
+        "kubewright_unused_purchases_total",
+        Kind.COUNTER,
+        ("nodepool", "reason"),
+        "Machines that no pod came to: never, elsewhere, or gone, by what became of the pods.",
+    ),
+    Metric(
+        "kubewright_capped_purchases_total", Kind.COUNTER, ("nodepool",), "Planned machines that a cap on spending kept back."
+    ),
     Metric("kubewright_plan_gap_ratio", Kind.GAUGE, (), "Share by which that cost may lie above the least possible."),
     Metric("kubewright_plan_first_fit_usd_per_hour", Kind.GAUGE, (), "What first fit would have cost in that pass."),
     Metric("kubewright_shadow_nodes", Kind.GAUGE, ("by", "what"), "In shadow: nodes that would have been, and that were."),

@@ -7,7 +7,8 @@ from typing import Protocol
 import structlog
 
 from kubewright.clock import Clock
-from kubewright.cloud.provider import Background, CloudProvider, HeedsCorrections, background
+from kubewright.cloud.measured import measured
+from kubewright.cloud.provider import Background, CloudProvider, HeedsCorrections, Measured, background
 from kubewright.controllers.actor import Actor
 from kubewright.controllers.ages import Collection, Expiration
 from kubewright.controllers.buffers import BufferStatus
@@ -16,6 +17,7 @@ from kubewright.controllers.consolidation import DisruptionConditions
 from kubewright.controllers.context import Context
 from kubewright.controllers.disruption import Disruption
 from kubewright.controllers.evictions import EvictionQueue
+from kubewright.controllers.failures import Say
 from kubewright.controllers.health import Consistency, NodeRepair
 from kubewright.controllers.nodes import NodeTermination
 from kubewright.controllers.orders import OrderQueue
@@ -23,9 +25,10 @@ from kubewright.controllers.overlays import OverlayStatus
 from kubewright.controllers.podevents import PodEvents
 from kubewright.controllers.podtimes import PodTimes
 from kubewright.controllers.pools import Hydration, PoolCounter, PoolStatus
-from kubewright.controllers.provisioner import Ask, Decide, Provisioner, Say
+from kubewright.controllers.provisioner import Ask, Decide, Provisioner
 from kubewright.controllers.purchases import Purchases
 from kubewright.controllers.static import StaticDeprovisioning, StaticProvisioning
+from kubewright.controllers.unused import UnusedPurchases
 from kubewright.errors import KubewrightError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.controller import Controller, Singleton
@@ -34,6 +37,7 @@ from kubewright.kube.instruments import ControllerMetrics
 from kubewright.metrics import Registry
 from kubewright.operator import deciding
 from kubewright.operator.disrupting import Disrupter, Disrupts
+from kubewright.operator.observation import Observation
 from kubewright.records.keeper import Keeper
 from kubewright.settings import Settings
 from kubewright.state.mirror import Mirror
@@ -73,14 +77,19 @@ class Operator:
         say: Say | None = None,
         keeper: Keeper | None = None,
         disrupter: Disrupts | None = None,
+        observability: bool = True,
     ) -> None:
-        """`keeper` writes a record of every pass; `disrupter` decides about disruption in place of our own rules."""
+        """`keeper` writes a record of every pass; `disrupter` decides about disruption in place of our own rules.
+
+        Without `observability` there are no metrics of each pod, node and condition.
+        """
         self.registry = registry or Registry()
-        self.mirror = Mirror(
-            client, provider, clock, settings, failed=lambda error: self._provider_failed("instance_types", error)
-        )
+        provider = measured(provider, self.registry)
+        self.mirror = Mirror(client, provider, clock, settings)
         if isinstance(provider, HeedsCorrections):
             provider.correct_with(self.mirror.corrected)
+        if isinstance(provider, Measured):
+            provider.measure(self.registry)
         self._recorder = Recorder(client, clock)
         self._provider = provider
         self._clock = clock
@@ -90,7 +99,10 @@ class Operator:
         self.context = Context(client, provider, self.mirror, actor, clock, settings, purchases)
         evictions = EvictionQueue(self.context)
         solver = deciding.Solver(settings, provider)
-        decides = decide or solver.decide
+        self.observation = Observation(
+            self.mirror, provider, clock, self.registry, PodTimes(self.context), everything=observability
+        )
+        decides = self.observation.noting(decide or solver.decide)
         self._keeper = keeper
         if keeper is not None:
             decides = keeper.noting(decides)
@@ -109,6 +121,7 @@ class Operator:
             Expiration(self.context),
             Collection(self.context),
             Hydration(self.context),
+            UnusedPurchases(self.context),
             Consistency(self.context),
             self.disruption,
             self.orders,
@@ -117,8 +130,9 @@ class Operator:
         self._controllers: Sequence[Runs] = (*keyed, *gated, self.provisioner)
         listened: Sequence[Keyed] = (*keyed, *gated)
         for part in listened:
-            part.controller.listen(ControllerMetrics(self.registry, part.controller.name, part.controller.workers))
-        PodTimes(self.context)
+            metrics = ControllerMetrics(self.registry, part.controller.name, part.controller.workers)
+            part.controller.listen(metrics)
+            self.observation.listen(metrics)
 
     def _gated(self, ask: Ask) -> Sequence[Keyed]:
         """Controllers of alpha features that are on."""

@@ -57,13 +57,22 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
             await look_out(client)
         provider = await make_provider(client, clock)
         stack.push_async_callback(provider.close)
-        operator = Operator(client, provider, options.settings, clock, registry=registry, keeper=_keeper(options, clock))
+        operator = Operator(
+            client,
+            provider,
+            options.settings,
+            clock,
+            registry=registry,
+            keeper=_keeper(options, clock),
+            observability=options.observability,
+        )
         await stack.enter_async_context(
             serve(
                 operator.registry,
                 ready=operator.ready_checks,
                 metrics_port=options.metrics_port,
                 health_port=options.health_probe_port,
+                before_scrape=operator.observation.before_scrape,
             )
         )
         if options.leader_election:

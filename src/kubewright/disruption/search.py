@@ -93,7 +93,7 @@ class Search:
                 self._group(one)
             elif not self._fits_elsewhere(one):
                 gain = self._waste(one)
-                if gain > _CENT and self._worth.judge((one,), gain).is_worth_it:
+                if self._may_gain(one, gain):
                     heapq.heappush(waiting, (self._key(one, gain), True, one))
         groups = self._groups.joined()
         going = {c.name for group in groups for c in group.going}
@@ -111,6 +111,16 @@ class Search:
         gain = one.usd_per_hour - self._market.fraction(wanted)
         self._wasted[one.provider_id] = gain
         return gain
+
+    def _may_gain(self, one: Candidate, most: float) -> bool:
+        """Whether a replacement might be worth it, which saves `most` at the very best."""
+        if most <= _CENT:
+            self._stays[one.name] = dearer(one, one.usd_per_hour - most, self._stays.get(one.name))
+            return False
+        verdict = self._worth.judge((one,), most)
+        if not verdict.is_worth_it:
+            self._stays[one.name] = unbalanced(most, verdict.score, verdict.threshold, bound="at most ")
+        return verdict.is_worth_it
 
     def _out_of_steps(self) -> bool:
         return self._board.steps >= self._steps
@@ -205,30 +215,39 @@ class Search:
             self._stays[seed.name] = dearer(seed, usd if len(members) == 1 else None)
 
     def _with_partners(self, members: list[Candidate], bought: Bin) -> tuple[list[Candidate], Bin]:
-        """Others that waste, as far as what they cost is more than what the machine then costs more."""
+        """The first members with as many others that waste as it pays to put on one machine with them.
+
+        A step that gains nothing may lead to one that does, so it goes on for a while and then back to where it was best.
+        """
         board = self._board
+        seed = members[0]
+        best, best_bin, best_mark = 1, bought, board.mark()
+        best_saving = seed.usd_per_hour - bought.usd_per_hour
+        saving = best_saving
         tried = misses = 0
         for other in self._partners():
-            if other is members[0]:
-                continue
             if tried >= PARTNERS or misses >= MISSES or self._out_of_steps():
                 break
-            if not self._may_go(other):
+            if other is seed or not self._may_go(other):
                 continue
             tried += 1
             mark = board.mark()
-            left = board.take_away(board.at[other.provider_id])
-            more = bought.with_more(left)
-            gain = other.usd_per_hour - (more.usd_per_hour - bought.usd_per_hour) if more is not None else 0.0
-            if more is None or not self._worth.judge((other,), gain).is_worth_it:
+            more = bought.with_more(board.take_away(board.at[other.provider_id]))
+            if more is None:
                 board.undo(mark)
                 misses += 1
                 continue
             misses = 0
+            saving += other.usd_per_hour - (more.usd_per_hour - bought.usd_per_hour)
             self._take(other)
             members.append(other)
             bought = more
-        return members, bought
+            if self._worth.judge(members[best:], saving - best_saving).is_worth_it:
+                best, best_bin, best_mark, best_saving = len(members), bought, board.mark(), saving
+        board.undo(best_mark)
+        for one in members[best:]:
+            self._give(one)
+        return members[:best], best_bin
 
 
 class Groups:
@@ -274,19 +293,19 @@ SPOT_TO_SPOT = Stay(
 )
 
 
-def unbalanced(saving: float, score: float, threshold: float) -> Stay:
-    text = (
-        f"moving its pods would save ${saving:.4f}/h, which is not worth the disturbance (score {score:.2f} of {threshold:.2f})"
-    )
+def unbalanced(saving: float, score: float, threshold: float, bound: str = "") -> Stay:
+    """Too little to gain; `bound` is "at most " where that is all that is known."""
+    weighed = f"(score {score:.2f} of {threshold:.2f})"
+    text = f"moving its pods would save {bound}${saving:.4f}/h, which is not worth the disturbance {weighed}"
     facts = {"saves_usd_per_hour": f"{saving:.6f}", "score": f"{score:.4f}", "threshold": f"{threshold:.4f}"}
     return Stay(Because.UNBALANCED, text, facts)
 
 
-def dearer(one: Candidate, usd: float | None) -> Stay:
-    """Nothing cheaper: Karpenter's words, and the figures."""
-    facts = {"usd_per_hour": f"{one.usd_per_hour:.6f}"}
+def dearer(one: Candidate, usd: float | None, homeless: Stay | None = None) -> Stay:
+    """Nothing cheaper: Karpenter's words, and the figures; `usd` is what its pods would cost elsewhere at least."""
+    facts = {**(homeless.facts if homeless is not None else {}), "usd_per_hour": f"{one.usd_per_hour:.6f}"}
     if usd is None:
         return Stay(Because.NOT_CHEAPER, "Can't replace with a cheaper node", facts)
     facts["replacement_usd_per_hour"] = f"{usd:.6f}"
-    text = f"Can't replace with a cheaper node: it costs ${one.usd_per_hour:.4f}/h, one for its pods ${usd:.4f}/h"
+    text = f"Can't replace with a cheaper node: it costs ${one.usd_per_hour:.4f}/h, its pods elsewhere at least ${usd:.4f}/h"
     return Stay(Because.NOT_CHEAPER, text, facts)

@@ -88,6 +88,17 @@ class DisruptionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What decides how the operator behaves; every field has the reference's default."""
+class PurchaseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is bought, watched afterwards, and bounded."""
+
+    unused_after: timedelta = timedelta(minutes=5)
+    """A node that no pod has come to this long after it was initialized was bought in vain."""
+    spend_cap_usd_per_hour: float = 0.0
+    """Of all machines together, as planned; 0: no cap."""
+    per_hour: int = 0
+    """Machines bought within any hour for pods that wait; 0: no cap."""
+
+
 
     cluster_name: str = ""
     batch_max_duration: timedelta = timedelta(seconds=10)
@@ -123,3 +134,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """People's own prices and commitments; of several rows that match, the first counts."""
     feature_gates: FeatureGates = FeatureGates()
     disruption: DisruptionSettings = DisruptionSettings()
+    purchases: PurchaseSettings = PurchaseSettings()

@@ -16,6 +16,7 @@ from kubewright.clock import Clock
 from kubewright.controllers.actor import Actor
 from kubewright.explain.why import brief
 from kubewright.lifecycle.effects import EventKind, Publish
+from kubewright.lifecycle.unused import workload
 from kubewright.scheduling.refusal import Refusal
 from kubewright.solver.problem import Plan, Problem
 
@@ -114,10 +115,3 @@ class Failures:
         self._log.info("could not schedule pod", Pod={"name": pod.name, "namespace": pod.namespace}, error=said)
         told = f"Failed to schedule pod, {said}"
         self._actor.publish(Publish(pod, EventKind.WARNING, "FailedScheduling", told, (pod.metadata.uid, text), WINDOW))
-
-
-def workload(pod: Pod) -> str:
-    """What pods of one workload have in common: who made them, or their own UID."""
-    owners = pod.metadata.owner_references
-    maker = next((o for o in owners if o.controller), owners[0] if owners else None)
-    return maker.uid if maker is not None else pod.metadata.uid

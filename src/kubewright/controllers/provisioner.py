@@ -5,9 +5,10 @@ Source: spec/scheduling 1.3, 1.4, 1.9, 3.9.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 
+import msgspec
 import structlog
 
 from kubewright.api import labels
@@ -16,10 +17,11 @@ from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers.batcher import Batcher
 from kubewright.controllers.context import Context
 from kubewright.controllers.failures import Failures, Say
+from kubewright.controllers.spending import Spending
 from kubewright.errors import KubewrightError
 from kubewright.explain import cost as costs
-from kubewright.lifecycle import nodes, pods, pools, purchase
-from kubewright.scheduling.refusal import Refusal
+from kubewright.lifecycle import nodes, pods, pools, purchase, unused
+from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.solver.problem import Plan, PlannedClaim, Problem, Snapshot
 
 TRIGGER_AGAIN = timedelta(seconds=10)
@@ -41,6 +43,7 @@ class Provisioner:
         self._on = context
         self._decide = decide
         self._ask = ask
+        self._spending = Spending(context)
         self._failures = Failures(context.actor, context.clock, say)
         self._batcher = Batcher(context.settings.batch_idle_duration, context.settings.batch_max_duration)
         self.passed: Callable[[Snapshot, Plan], Awaitable[None]] | None = None
@@ -111,7 +114,7 @@ class Provisioner:
         if not self._in_flight.knows(slow):
             self._batcher.trigger("unlaunched")  # one appeared while this pass was being prepared
             return Plan()
-        problem = self._in_flight.held(problem, slow)
+        problem, in_vain = unused.relieved(self._in_flight.held(problem, slow))
         waiting = {pod.key: pod for pod in snapshot.pods}
         self._on.actor.measure("scheduler_ignored_pods_count", len(ignored), {})
         self._failures.ignored(waiting, ignored)
@@ -125,16 +128,21 @@ class Provisioner:
         began = loop.time()
         plan = await asyncio.to_thread(self._decide, problem)
         self._on.actor.observe("scheduler_scheduling_duration_seconds", loop.time() - began, {"controller": "provisioner"})
-        self.last = (problem, plan)
+        told = _with_reasons(plan, in_vain)
+        self.last = (problem, told)
         self._tell_cost(plan)
         self._on.actor.measure("scheduler_unschedulable_pods_count", len(plan.unplaced), {"controller": "provisioner"})
-        self._failures.unplaced(waiting, problem, plan)
+        self._failures.unplaced(waiting, problem, told)
         await self._nominate(plan, waiting)
         planned_from = {p.node_pool.name: p.node_pool for p in snapshot.pools}
         if self.passed is not None:
             await self.passed(snapshot, plan)
+        admitted = await self._spending.admit(plan, snapshot)
+        for planned, why in admitted.refused:
+            capped = (Refusal(Because.NO_POOL, planned.node_pool, "", f"not bought now: {why}"),)
+            self._failures.ignored(waiting, dict.fromkeys(planned.pods, capped))
         async with asyncio.TaskGroup() as tasks:
-            for name, planned in self._named(plan, snapshot):
+            for name, planned in self._named(admitted.claims, snapshot):
                 buying = self._buy(name, planned, planned_from[planned.node_pool], waiting)
                 tasks.create_task(buying, name=f"buy {name}")
         self._trigger_later(again=True)
@@ -178,10 +186,10 @@ class Provisioner:
                 async with asyncio.timeout(1):
                     await self._claims_changed.wait()
 
-    def _named(self, plan: Plan, snapshot: Snapshot) -> list[tuple[str, PlannedClaim]]:
+    def _named(self, wanted: Sequence[PlannedClaim], snapshot: Snapshot) -> list[tuple[str, PlannedClaim]]:
         taken = {*self._on.mirror.node_claims.objects}
         found = []
-        for planned in plan.claims:
+        for planned in wanted:
             name = purchase.name_for(planned, snapshot.now, taken)
             taken.add(name)
             found.append((name, planned))
@@ -255,3 +263,12 @@ class Provisioner:
         self._usable.set()
         if self._is_wanted():
             self._batcher.trigger(new.metadata.uid)
+
+
+def _with_reasons(plan: Plan, why: Mapping[str, str]) -> Plan:
+    """The plan as it is told of: a pod that is kept out of a NodePool hears of that first."""
+    if not why or not plan.unplaced:
+        return plan
+    first = {key: Refusal(Because.NO_POOL, "", key, text) for key, text in why.items()}
+    unplaced = {key: (first[key], *found) if key in first else found for key, found in plan.unplaced.items()}
+    return msgspec.structs.replace(plan, unplaced=unplaced)

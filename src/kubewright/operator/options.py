@@ -254,6 +254,9 @@ FLAGS: Sequence[_Flag] = (
     _Flag("settled-after", _duration, "settings.disruption.settled_after"),
     _Flag("drift-surge", _integer, "settings.disruption.surge"),
     _Flag("drift-failed-joins", _positive, "settings.disruption.failed_joins"),
+    _Flag("unused-after", _duration, "settings.purchases.unused_after"),
+    _Flag("spend-cap", _above_zero, "settings.purchases.spend_cap_usd_per_hour"),
+    _Flag("purchases-per-hour", _positive, "settings.purchases.per_hour"),
     _Flag("metrics-port", _port, "metrics_port"),
     _Flag("health-probe-port", _port, "health_probe_port"),
     _Flag("kube-client-qps", _positive, "kube_client_qps"),
@@ -303,6 +306,7 @@ _NOT_FROM_ENVIRONMENT = frozenset(
         *("freeze", "consolidation-balance", "price-file", "settled-after", "drift-surge", "drift-failed-joins"),
     }
 )
+        *("unused-after", "spend-cap", "purchases-per-hour", "zonal-shift-evacuation", "replace-on-rebalance"),
 """Too general as bare variables (KUBECONFIG is read by the client); ours have the prefix KUBEWRIGHT_."""
 
 
@@ -328,6 +332,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     disruption: dict[str, object] = {}
     provider: dict[str, str] = {}
     for name, (where, text) in sorted(chosen.items()):
+    purchases: dict[str, object] = {}
         flag = _BY_NAME[name]
         if flag.field == PROVIDER:
             provider[name] = text
@@ -340,6 +345,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
             warnings.append(f"{where} is not heeded: {flag.why_ignored}")
         elif flag.field.startswith("settings.disruption."):
             disruption[flag.field.removeprefix("settings.disruption.")] = value
+        elif flag.field.startswith("settings.purchases."):
+            purchases[flag.field.removeprefix("settings.purchases.")] = value
         elif flag.field.startswith("settings."):
             settings[flag.field.removeprefix("settings.")] = value
         else:
@@ -347,7 +354,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         if name == "feature-gates":
             warnings += _unknown_gates(where, text)
     knobs = msgspec.structs.replace(Settings().disruption, **disruption)
-    built = msgspec.structs.replace(Settings(), disruption=knobs, **settings)
+    caps = msgspec.structs.replace(Settings().purchases, **purchases)
+    built = msgspec.structs.replace(Settings(), disruption=knobs, purchases=caps, **settings)
     if built.batch_idle_duration > built.batch_max_duration:
         raise ConfigError(
             f"validating cli flags / env vars, batch-idle-duration {duration.show(built.batch_idle_duration)} is longer than"

@@ -11,13 +11,13 @@ from kubewright.api.manifests import Manifest
 from kubewright.clock import Clock
 from kubewright.cloud.aws.catalogue import Catalogue, embedded
 from kubewright.cloud.aws.provider import AwsProvider
-from kubewright.controllers.failures import workload
 from kubewright.errors import KubeError, ManifestError
 from kubewright.explain.cost import Cost
 from kubewright.explain.karpenter import karpenter_text
 from kubewright.explain.why import brief
 from kubewright.operator import Operator
 from kubewright.operator.disrupting import Disrupts
+from kubewright.lifecycle.unused import workload
 from kubewright.records.directory import Directory
 from kubewright.records.keeper import Keeper
 from kubewright.settings import Settings

@@ -158,8 +158,11 @@ def _from_record(path: Path, key: str) -> "Explanation":
 
 
 def _explain(seen: "Look", key: str) -> "Explanation":
+    import msgspec  # noqa: PLC0415
+
     from kubewright.cli.looking import some  # noqa: PLC0415
     from kubewright.explain.why import Explanation, explain, explain_ignored  # noqa: PLC0415
+    from kubewright.lifecycle.unused import relieved  # noqa: PLC0415
     from kubewright.packing import plan  # noqa: PLC0415
     from kubewright.solver.select import select  # noqa: PLC0415
 
@@ -175,4 +178,6 @@ def _explain(seen: "Look", key: str) -> "Explanation":
         return explain_ignored(chosen.problem, pending, chosen.ignored[key])
     if all(p.key != key for p in chosen.problem.pods):
         return Explanation(key, "", reasons=("kube-scheduler has not called it unschedulable, so no node is planned for it.",))
-    return explain(chosen.problem, plan(chosen.problem, seen.settings), key)
+    problem, in_vain = relieved(chosen.problem)
+    told = explain(problem, plan(problem, seen.settings), key)
+    return msgspec.structs.replace(told, notes=(in_vain[key], *told.notes)) if key in in_vain else told

@@ -54,6 +54,11 @@ def cli() -> None:
     A cluster to try kubectl on:                       kubewright sandbox --serve
     Against a real cluster:                            kubewright run
     What to install there:                             kubewright manifests | kubectl apply --server-side -f -
+    Why a pod waits, why a node is there:              kubewright explain pod shop/web-1
+    What was decided, and whether it still would be:   kubewright replay DIR
+
+    Exit codes of all commands: 0 it is done; 1 it ran, and the answer is no; 2 it was asked wrongly (flags, files, kubeconfig),
+    and the text says what to write instead; 130 it was interrupted. Each command's help says what its no means.
     """  # noqa: D301 (click wants the control character)
 
 

@@ -2,12 +2,10 @@
 
 import asyncio
 import os
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from kubewright.cli import stock
 
@@ -23,53 +21,19 @@ class Command(click.Command):
     """Help that also lists what `operator` reads; that list lives there."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from kubewright.operator import options  # noqa: PLC0415 (so that other commands are quick)
+        from kubewright.cli import flags  # noqa: PLC0415 (so that other commands are quick)
+        from kubewright.operator import options  # noqa: PLC0415
 
         del ctx
-        heeded = [(f"--{f.name}", _default(f.field)) for f in options.FLAGS if not f.why_ignored]
+        heeded = [f for f in options.FLAGS if not f.why_ignored]
         with formatter.section("Karpenter's flags, also as variables (CLUSTER_NAME, ...), with their defaults"):
-            formatter.write_dl(heeded)
+            formatter.write_dl([flags.told(f.name, f.field) for f in heeded if f.name in flags.KARPENTERS])
+        with formatter.section("Our own flags, also as variables (KUBEWRIGHT_PACKING, ...), with their defaults"):
+            formatter.write_dl([flags.told(f.name, f.field) for f in heeded if f.name not in flags.KARPENTERS])
         with formatter.section("Flags of the AWS provider"):
-            formatter.write_dl(AWS_FLAGS)
+            formatter.write_dl([(f"--{name}", words) for name, words in flags.AWS.items()])
         with formatter.section("Taken with a warning, and not heeded"):
             formatter.write_dl([(f"--{f.name}", f.why_ignored) for f in options.FLAGS if f.why_ignored])
-
-
-AWS_FLAGS = (
-    ("--cluster-endpoint", "URL of the API server that machines join; asked of EKS when left out"),
-    ("--cluster-ca-bundle", "its certificate authority, base64; asked of EKS when left out"),
-    ("--interruption-queue", "name of the SQS queue with interruption notices; none when left out"),
-    ("--reserved-enis", "network interfaces that pods cannot use; 0"),
-    ("--isolated-vpc", "nothing outside the VPC is called: no price list, no EKS; false"),
-    ("--ami-refresh-interval", "1m"),
-    ("--subnet-refresh-interval", "1m"),
-)
-
-
-def _default(field: str) -> str:
-    """The value a flag has when nobody sets it, as one would write it."""
-    from kubewright.api import duration  # noqa: PLC0415
-    from kubewright.operator.options import STEPS_PER_S, Options  # noqa: PLC0415
-
-    value: Any = Options()
-    for name in field.split("."):
-        value = getattr(value, name)
-    match field, value:
-        case "leader_election", bool():
-            return str(not value).lower()
-        case "settings.packing_steps" | "settings.packing_steps_most", int():
-            return duration.show(timedelta(seconds=value / STEPS_PER_S))
-        case "settings.prices", _:
-            return "no file; YAML, JSON or CSV with prices and commitments of your own, see docs/prices.md"
-        case "settings.feature_gates", _:
-            gates = msgspec.structs.asdict(value)
-            return ", ".join(f"{''.join(w.title() for w in k.split('_'))}={str(v).lower()}" for k, v in gates.items())
-        case _, bool():
-            return str(value).lower()
-        case _, timedelta():
-            return duration.show(value)
-        case _:
-            return str(value) or "none"
 
 
 @click.command(
@@ -114,8 +78,10 @@ def command(
 ) -> int:
     """Run the operator on the cluster that KUBECONFIG, ~/.kube/config or the pod's service account names.
 
-    It runs until SIGTERM or Ctrl-C and then gives its lease back. Exit code 2: something it was started with cannot be used; the
-    text says which flag, variable or file, what was found there, and what to write instead.
+    It runs until SIGTERM or Ctrl-C and then gives its lease back.
+
+    Exit code: 0 after a signal; 1 when it cannot go on, for example because the lease was lost; 2 when something it was started
+    with cannot be used: the text says which flag, variable or file, what was found there, and what to write instead.
 
     \b
     From a shell, beside nobody:   kubewright run --cluster-name my-cluster --disable-leader-election

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from kubewright.cli import flags
+from kubewright.cli.main import COMMANDS
 from kubewright.operator.options import FLAGS
 from tests.unit.cli.shell import Shell
 
@@ -19,13 +21,37 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_help_knows_every_flag_with_its_default(kubewright: Shell) -> None:
     done = kubewright("run", "--help")
     assert done.code == 0
-    lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.strip().startswith("--")}
+    words = " ".join(done.out.split())
     for flag in FLAGS:
-        assert f"--{flag.name}" in lines
-    assert lines["--batch-max-duration"] == ["10s"]
-    assert lines["--disable-leader-election"] == ["false"]
-    assert lines["--packing-budget"] == ["500ms"]
-    assert lines["--preference-policy"] == ["Respect"]
+        assert f" --{flag.name} " in words
+    for told in (
+        "--batch-max-duration a batch of pods is closed this long after its first [10s]",
+        "only where nobody else runs [false]",
+        "--packing-budget time to look for one, for a small batch [500ms]",
+        "Ignore what pods merely prefer [Respect]",
+        "--record-bytes of them together [256Mi]",
+        "--spend-cap dollars an hour that all machines together may cost; 0 for no cap [0]",
+    ):
+        assert told in words
+
+
+def test_every_flag_has_its_line_of_help_and_no_line_is_about_nothing() -> None:
+    heeded = {f.name for f in FLAGS if not f.why_ignored}
+    assert heeded == {*flags.KARPENTERS, *flags.OURS}
+    assert not set(flags.KARPENTERS) & set(flags.OURS)
+
+
+def test_every_command_says_what_its_exit_codes_mean(kubewright: Shell) -> None:
+    for name in COMMANDS:
+        if name not in ("explain", "catalogue", "takeover"):
+            assert "Exit code" in kubewright(name, "--help").out or name in ("version", "crds", "manifests"), name
+    for name in ("pod", "node", "nodeclaim"):
+        assert "Exit code: 0" in kubewright("explain", name, "--help").out
+    assert "Exit codes of all commands" in kubewright("--help").out
+
+
+def test_the_help_of_run_begins_with_what_to_type(kubewright: Shell) -> None:
+    done = kubewright("run", "--help")
     assert "kubewright run --cluster-name my-cluster" in done.out
 
 

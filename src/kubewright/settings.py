@@ -86,8 +86,6 @@ class DisruptionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """So many machines of a pool in a row that did not join stop the drift of that pool."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides how the operator behaves; every field has the reference's default."""
 class PurchaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is bought, watched afterwards, and bounded."""
 
@@ -99,6 +97,8 @@ class PurchaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Machines bought within any hour for pods that wait; 0: no cap."""
 
 
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides how the operator behaves; every field has the reference's default."""
 
     cluster_name: str = ""
     batch_max_duration: timedelta = timedelta(seconds=10)

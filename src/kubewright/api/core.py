@@ -198,6 +198,7 @@ class Namespace(Object, frozen=True, kw_only=True):
 
 class ServiceSpec(Wire, frozen=True, kw_only=True):
     selector: dict[str, str] | None = None
+    cluster_ip: str = field(default="", name="clusterIP")
 
 
 class Service(Object, frozen=True, kw_only=True):

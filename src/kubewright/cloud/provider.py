@@ -12,6 +12,7 @@ import msgspec
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.api.meta import Object
 from kubewright.catalogue.types import InstanceType
+from kubewright.metrics import Registry
 
 
 class NodeClassKind(msgspec.Struct, frozen=True):
@@ -111,6 +112,15 @@ class HasBackground(Protocol):
     """A provider with controllers of its own: its NodeClass reconciler, interruptions, collection of orphaned machines."""
 
     def background(self) -> Sequence[Background]: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A provider that counts on the operator's metrics."""
+
+    def measure(self, registry: Registry) -> None:
+        """Count on `registry` from now on."""
+        ...
 
 
 Correct = Callable[[str, tuple[InstanceType, ...]], tuple[InstanceType, ...]]

@@ -56,7 +56,7 @@ def test_poison_is_a_value_error_and_nothing_else(body):
         assert parse(body).kind is Kind.NONE
 
 
-def interruptions(world: World) -> Interruptions:
+def interruptions(world: World, *, rebalance: bool = False) -> Interruptions:
     provider = world.provider
     return Interruptions(
         world.ec2,
@@ -67,6 +67,7 @@ def interruptions(world: World) -> Interruptions:
         provider._reservations,
         provider._recorder,
         provider._measures,
+        rebalance=rebalance,
     )
 
 

@@ -1,6 +1,7 @@
 """The provider on the fake EC2: what it buys, that it never buys twice, and what it says when it cannot."""
 
 import asyncio
+import contextlib
 from datetime import timedelta
 
 import pytest
@@ -278,10 +279,8 @@ def reconciled(tell):
 
     async def told(world: World):
         for _ in range(50):
-            try:
+            with contextlib.suppress(CloudError):
                 await world.provider.reconcile_node_class("default")
-            except CloudError:
-                pass
             if is_ready(world):
                 break
             await asyncio.sleep(10)

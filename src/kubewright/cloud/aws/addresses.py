@@ -5,6 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from kubewright.api.aws import Subnet
 from kubewright.cloud.aws import api
 
+Promised = Mapping[str, tuple[int, int]]
+"""Subnet → (addresses, which count of EC2's they were promised from)."""
+
 
 class Addresses:
     """What DescribeSubnets said last, less what was promised since."""
@@ -36,13 +39,13 @@ class Addresses:
                 found[s.zone] = s.id
         return found
 
-    def promise(self, wanted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    def promise(self, wanted: Mapping[str, int]) -> Promised:
         """Count on it that a launch takes so many addresses of each subnet; what is returned takes the promise back."""
         for subnet_id, count in wanted.items():
             self._promised[subnet_id] = self._promised.get(subnet_id, 0) + count
         return {subnet_id: (count, self._said.get(subnet_id, 0)) for subnet_id, count in wanted.items()}
 
-    def take_back(self, promised: Mapping[str, tuple[int, int]], used: str = "") -> None:
+    def take_back(self, promised: Promised, used: str = "") -> None:
         """The launch is decided: only `used` keeps its part."""
         for subnet_id, (count, said) in promised.items():
             if subnet_id != used and self._said.get(subnet_id, 0) == said and subnet_id in self._promised:

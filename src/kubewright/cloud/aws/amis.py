@@ -49,6 +49,8 @@ def parameters(alias: str, version: str) -> list[tuple[str, str]]:
     """
     family, _, wanted = alias.partition("@")
     family = family.lower()
+    if not version:
+        raise AliasUnsupported(f"alias {alias}: EKS does not tell the cluster's version; select images by id, name or tags")
     found = []
     if family == "al2023":
         for arch, variant in _AL2023:

@@ -24,7 +24,7 @@ from kubewright.cloud.aws.batching import Batcher
 from kubewright.cloud.aws.cluster import Cluster
 from kubewright.cloud.aws.launch import Choice
 from kubewright.cloud.aws.measures import Measures
-from kubewright.cloud.aws.orders import Order, Orders, place, promises
+from kubewright.cloud.aws.orders import Order, Orders, place
 from kubewright.cloud.aws.reservations import ReservationCounts
 from kubewright.cloud.aws.settings import AwsSettings
 from kubewright.cloud.aws.unavailable import UnavailableOfferings
@@ -124,8 +124,7 @@ class Fleet:
         if unsure is not None:
             return await self._repeats.add(next(o for o in unsure.orders if o.uid == uid))
         for attempt in (1, 2):
-            order = await self._orders.make(claim, node_class, choice, cluster, aws, group)
-            promised = self._addresses.promise(promises(order, choice))
+            order, promised = await self._orders.make(claim, node_class, choice, cluster, aws, group)
             used = ""
             try:
                 bought = await self._batches.add(order)

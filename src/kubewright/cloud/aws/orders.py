@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import msgspec
 
 from kubewright.api import aws_labels, labels
-from kubewright.api.aws import EC2NodeClass
+from kubewright.api.aws import Ami, EC2NodeClass
 from kubewright.api.karpenter import NodeClaim
 from kubewright.api.quantity import ONE
 from kubewright.clock import Clock
 from kubewright.cloud.aws import amis, api, tags, templates, userdata
-from kubewright.cloud.aws.addresses import Addresses
+from kubewright.cloud.aws.addresses import Addresses, Promised
 from kubewright.cloud.aws.cluster import Cluster
 from kubewright.cloud.aws.launch import Choice
 from kubewright.cloud.aws.measures import Measures
@@ -50,6 +50,10 @@ class Order(msgspec.Struct, frozen=True):
     types: tuple[str, ...] = ()
 
 
+Groups = dict[Making, list[tuple[float, api.Override]]]
+"""Kind of machine → (price, what may be bought of it)."""
+
+
 class Orders:
     """Makes orders; equal NodeClaims get equal ones."""
 
@@ -69,6 +73,8 @@ class Orders:
         self._addresses = addresses
         self._measures = measures
         self._contents: dict[bytes, api.LaunchTemplateData] = {}
+        self._images: dict[tuple[Ami, ...], dict[str, Ami | None]] = {}
+        """AMIs → instance type → the one it starts from."""
 
     async def make(
         self,
@@ -78,8 +84,20 @@ class Orders:
         cluster: Cluster,
         aws: AwsSettings,
         group: api.PlacementGroup | None,
-    ) -> Order:
-        configs, reservations = await self._configs(claim, node_class, choice, cluster, aws, group)
+    ) -> tuple[Order, Promised]:
+        """The order, and the addresses that are counted on for it.
+
+        Raises:
+            InsufficientCapacity, LaunchFailed, UserDataError, AwsError: nothing is promised then.
+        """
+        groups = self._groups(claim, node_class, choice, group)
+        # Before anything is waited for: launches of the same moment must see each other's promises.
+        promised = self._addresses.promise(_wanted(groups, choice))
+        try:
+            configs, reservations = await self._configs(claim, node_class, groups, cluster, aws)
+        except BaseException:
+            self._addresses.take_back(promised)
+            raise
         found = tags.as_tags(tags.of_pool(self._cluster, claim, node_class.spec.tags or {}, cluster.uid))
         is_relaxed = claim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
         market, strategy = choice.capacity_type, (_CORRECTED if is_corrected(claim) else _STRATEGIES)[choice.capacity_type]
@@ -105,7 +123,7 @@ class Orders:
             ),
             context="" if is_relaxed else node_class.spec.context or "",
         )
-        return Order(
+        order = Order(
             claim.metadata.uid,
             node_class.name,
             choice.capacity_type,
@@ -116,24 +134,22 @@ class Orders:
             reservations,
             tuple(b.type.name for b in choice.types),
         )
+        return order, promised
 
-    async def _configs(
-        self,
-        claim: NodeClaim,
-        node_class: EC2NodeClass,
-        choice: Choice,
-        cluster: Cluster,
-        aws: AwsSettings,
-        group: api.PlacementGroup | None,
-    ) -> tuple[tuple[api.TemplateConfig, ...], dict[str, str]]:
-        """One template for each kind of machine, with everything that may be bought from it; and place → reservation."""
-        now = self._clock.now()
+    def _groups(self, claim: NodeClaim, node_class: EC2NodeClass, choice: Choice, group: api.PlacementGroup | None) -> Groups:
+        """Every kind of machine with what may be bought of it, and for how much."""
         full = {s.id for s in node_class.status.subnets if self._unavailable.subnet_is_full(s.id)}
         subnets = self._addresses.best(node_class.status.subnets, full)
         wants_efa = aws_labels.EFA in claim.spec.resources.requests
-        groups: dict[Making, list[tuple[float, api.Override]]] = {}
+        if len(self._images) > REMEMBERED:
+            self._images.clear()
+        images = self._images.setdefault(node_class.status.amis, {})
+        corrected = is_corrected(claim)
+        groups: Groups = {}
         for b in choice.types:
-            ami = amis.for_type(node_class.status.amis, b.type)
+            if b.type.name not in images:
+                images[b.type.name] = amis.for_type(node_class.status.amis, b.type)
+            ami = images[b.type.name]
             if ami is None:
                 continue
             for o in b.offerings:
@@ -156,13 +172,20 @@ class Orders:
                     subnet_id=subnets[o.zone],
                     availability_zone=o.zone,
                     image_id=ami.id,
-                    priority=o.price if is_corrected(claim) else None,
+                    priority=o.price if corrected else None,
                 )
                 groups.setdefault(making, []).append((o.price, override))
         if not groups:
-            if not any(amis.for_type(node_class.status.amis, b.type) for b in choice.types):
+            if not any(images[b.type.name] for b in choice.types):
                 raise LaunchFailed("AMINotFound", "no AMI of the NodeClass runs on any of the instance types")
             raise InsufficientCapacity("no capacity offerings are currently available given the constraints")
+        return groups
+
+    async def _configs(
+        self, claim: NodeClaim, node_class: EC2NodeClass, groups: Groups, cluster: Cluster, aws: AwsSettings
+    ) -> tuple[tuple[api.TemplateConfig, ...], dict[str, str]]:
+        """One template for each kind of machine, with everything that may be bought from it; and place → reservation."""
+        now = self._clock.now()
         limit = sorted(price for listed in groups.values() for price, _ in listed)[:MOST_OVERRIDES][-1]
         room = MOST_OVERRIDES
         configs: list[api.TemplateConfig] = []
@@ -184,7 +207,7 @@ class Orders:
         self, claim: NodeClaim, node_class: EC2NodeClass, making: Making, cluster: Cluster, aws: AwsSettings
     ) -> api.LaunchTemplateData:
         """What the template says; made once for equal machines."""
-        boot = boot_of(claim, node_class, making, cluster, aws)
+        boot = boot_of(claim, node_class, making, cluster)
         pool = claim.metadata.labels.get(labels.NODEPOOL, "")
         status = (node_class.status.security_groups, node_class.status.instance_profile)
         key = msgspec.json.encode((node_class.name, node_class.spec, status, pool, making, boot))
@@ -210,7 +233,7 @@ def is_corrected(claim: NodeClaim) -> bool:
     return claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true"
 
 
-def boot_of(claim: NodeClaim, node_class: EC2NodeClass, making: Making, cluster: Cluster, aws: AwsSettings) -> Boot:
+def boot_of(claim: NodeClaim, node_class: EC2NodeClass, making: Making, cluster: Cluster) -> Boot:
     """What the machine of a claim is told at its start."""
     custom = node_class.ami_family == "Custom"
     ami = next((a.name for a in node_class.status.amis if a.id == making.image_id), "")
@@ -219,7 +242,7 @@ def boot_of(claim: NodeClaim, node_class: EC2NodeClass, making: Making, cluster:
         endpoint=cluster.endpoint,
         ca_bundle=cluster.ca_bundle,
         service_cidr=cluster.service_cidr,
-        cluster_dns=(aws.cluster_dns,) if aws.cluster_dns else (),
+        cluster_dns=(cluster.dns,) if cluster.dns else (),
         max_pods=making.pods,
         labels=node_labels(claim, making.capacity_type, custom=custom),
         taints=node_taints(claim),
@@ -228,12 +251,12 @@ def boot_of(claim: NodeClaim, node_class: EC2NodeClass, making: Making, cluster:
     )
 
 
-def promises(order: Order, choice: Choice) -> dict[str, int]:
-    """Addresses that each subnet of the request may lose: the least that any machine there would take. Source: spec/aws 2.1."""
+def _wanted(groups: Groups, choice: Choice) -> dict[str, int]:
+    """Addresses that each subnet may lose: the least that any machine there would take. Source: spec/aws 2.1."""
     pods = {b.type.name: b.type.capacity["pods"] // ONE for b in choice.types}
     found: dict[str, int] = {}
-    for config in order.request.launch_template_configs:
-        for o in config.overrides:
+    for listed in groups.values():
+        for _, o in listed:
             count = pods[o.instance_type]
             found[o.subnet_id] = min(count, found.get(o.subnet_id, count))
     return found

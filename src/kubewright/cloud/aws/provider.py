@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kubewright.api import aws_labels, labels
 from kubewright.api.aws import EC2NodeClass
-from kubewright.api.core import Namespace, Node
+from kubewright.api.core import Node
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.api.meta import Object
 from kubewright.catalogue.types import InstanceType
@@ -501,11 +501,7 @@ class AwsProvider:
     async def _describe_cluster(self) -> cluster.Cluster:
         async with self._clustering:
             if self._cluster is None:
-                try:
-                    uid = (await self._kube.get(Namespace, "kube-system")).metadata.uid
-                except NotFound:
-                    uid = ""
-                self._cluster = await cluster.describe(self._ec2, self._settings.cluster_name, self._aws, uid)
+                self._cluster = await cluster.describe(self._ec2, self._kube, self._settings.cluster_name, self._aws)
             return self._cluster
 
     async def _group(self, node_class: EC2NodeClass) -> api.PlacementGroup | None:

@@ -35,24 +35,26 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
     subnet_refresh_interval: timedelta = timedelta(minutes=1)
 
 
-_REFUSED = {"enable-zonal-shift": "ARC zonal shift is not supported yet"}
-
-
 def read(flags: Mapping[str, str], region: str) -> AwsSettings:
     """The provider's flags as `operator.options` collects them.
 
     Raises:
         ConfigError: names the flag, what was found, and what to write instead.
     """
-    for name, why in _REFUSED.items():
-        if _boolean(name, flags.get(name, "false")):
-            raise ConfigError(f"--{name}: {why}; leave it out")
+    for gate in filter(None, (g.strip() for g in flags.get("aws-feature-gates", "").split(","))):
+        name, _, value = gate.partition("=")
+        if name == "NodeClassCEL" and value.lower() == "true":
+            raise ConfigError("--aws-feature-gates: NodeClassCEL came after 1.14 and is not supported; leave it out")
     return AwsSettings(
         region=region,
         cluster_endpoint=flags.get("cluster-endpoint", ""),
         cluster_ca_bundle=flags.get("cluster-ca-bundle", ""),
         interruption_queue=flags.get("interruption-queue", ""),
         reserved_enis=_count("reserved-enis", flags.get("reserved-enis", "0")),
+        dry_run=not _boolean("disable-dry-run", flags.get("disable-dry-run", "false")),
+        zonal_shift=_boolean("enable-zonal-shift", flags.get("enable-zonal-shift", "false")),
+        evacuate_shifted=_count("zonal-shift-evacuation", flags.get("zonal-shift-evacuation", "0")),
+        rebalance=_boolean("replace-on-rebalance", flags.get("replace-on-rebalance", "false")),
         isolated_vpc=_boolean("isolated-vpc", flags.get("isolated-vpc", "false")),
         ami_refresh_interval=_interval("ami-refresh-interval", flags.get("ami-refresh-interval", "1m")),
         subnet_refresh_interval=_interval("subnet-refresh-interval", flags.get("subnet-refresh-interval", "1m")),

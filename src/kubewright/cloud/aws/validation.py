@@ -145,7 +145,7 @@ class Validation:
             image_id=image_id, pods=shape.capacity["pods"] // ONE, capacity_type=labels.ON_DEMAND, tenancy=_tenancy(pools)
         )
         claim = _sample(node_class)
-        text = userdata.render(node_class, orders.boot_of(claim, node_class, making, cluster, self._settings))
+        text = userdata.render(node_class, orders.boot_of(claim, node_class, making, cluster))
         marks = tags.of_pool(cluster.name, claim, node_class.spec.tags or {}, cluster.uid)
         content = templates.data(
             node_class,

@@ -7,7 +7,7 @@ from kubewright.clock import Clock
 from kubewright.errors import ConfigError
 from kubewright.operator.deciding import solver_settings
 from kubewright.operator.options import FLAGS, Options, parse
-from kubewright.settings import DisruptionSettings, MinValuesPolicy, PreferencePolicy, Settings
+from kubewright.settings import DisruptionSettings, MinValuesPolicy, PreferencePolicy, PurchaseSettings, Settings
 from kubewright.state.mirror import Mirror
 from tests.unit.state.test_mirror import Seller
 
@@ -127,6 +127,17 @@ def test_disruption_has_its_own_knobs():
         parse(["--consolidation-balance=0"], {})
 
 
+def test_purchases_have_their_caps_and_records_their_bounds():
+    found = parse(
+        ["--spend-cap=12.5", "--record", "/records"], {"KUBEWRIGHT_PURCHASES_PER_HOUR": "20", "KUBEWRIGHT_RECORD_BYTES": "1Gi"}
+    )
+    caps = found.settings.purchases
+    assert (caps.spend_cap_usd_per_hour, caps.per_hour, caps.unused_after) == (12.5, 20, timedelta(minutes=5))
+    assert (found.record, found.record_bytes, found.record_files) == ("/records", 2**30, 200)
+    with pytest.raises(ConfigError, match="--record-bytes: 'much' is not an amount of bytes; write for example 256Mi"):
+        parse(["--record-bytes=much"], {})
+
+
 def test_the_providers_flags_are_passed_on():
     assert parse(["--reserved-enis", "2"], {"INTERRUPTION_QUEUE": "q"}).provider == {
         "interruption-queue": "q",
@@ -137,6 +148,7 @@ def test_the_providers_flags_are_passed_on():
 def test_every_flag_goes_somewhere_that_exists():
     for flag in FLAGS:
         where, _, field = flag.field.rpartition(".")
-        owner = {"settings": Settings, "settings.disruption": DisruptionSettings}.get(where, Options)
+        nested = {"settings": Settings, "settings.disruption": DisruptionSettings, "settings.purchases": PurchaseSettings}
+        owner = nested.get(where, Options)
         names = {f.name for f in msgspec.structs.fields(owner)}
         assert bool(flag.why_ignored) != (field in names), flag.name

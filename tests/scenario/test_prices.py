@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kubewright.catalogue.prices import read
 from kubewright.errors import ConfigError
 from kubewright.operator.options import parse
-from kubewright.settings import PriceRow, Settings
+from kubewright.settings import Packing, PriceRow, Settings
 from kubewright.sim.faults import Process, Side, at_every_write, kills
 from tests.conftest import FOUND
 from tests.scenario.world import Item, World, deployment, node_class, play, pool
@@ -132,7 +133,8 @@ def test_what_costs_nothing_is_not_emptied_into_what_costs():
         # kube-scheduler may have left one without pods, and that one may go.
         assert not [e for e in world.events("DisruptionTerminating") if "Underutilized" in e["message"]]
 
-    play(story, settings=priced(row))
+    # First fit, which buys the larger machine.
+    play(story, settings=msgspec.structs.replace(priced(row), packing=Packing.FIRST_FIT))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def improved(problem: Problem, first: Plan, steps: int, wishes: Wishes = NONE, e
     """
     search = _Passes(problem, first, steps, wishes, enough)
     search.run()
-    if search.best is first and (wishes.share < 1 or wishes.most_cpu):
+    if search.best is first and not wishes.kept_by(first, problem):
         search = _Passes(problem, first, steps // 2, wishes._replace(share=1.0, most_cpu=0), enough)
         search.run()
     return search.chosen()

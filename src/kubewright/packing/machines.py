@@ -122,22 +122,25 @@ def machines_of(
             found += _of_template(index, template, affordable & template.rows, items, vectors, mine, node_usd, plain)
     found.sort(key=lambda m: (m.usd, m.template, m.row, m.reservation, m.allowed))
     kept: list[Machine] = []
+    rivals: dict[int, list[Machine]] = {}
     for one in found:
-        if one.reservation or not any(_beats(other, one) for other in kept):
+        others = rivals.setdefault(one.template, [])
+        # What beats a machine is most often about as dear.
+        if one.reservation or not any(_beats(other, one) for other in reversed(others)):
             kept.append(one)
+            if not one.reservation:
+                others.append(one)
     return kept
 
 
 def _beats(other: Machine, one: Machine) -> bool:
-    """Whether a machine that costs no more, and uses no more of limits, takes all that `one` takes."""
-    return (
-        not one.allowed & ~other.allowed
-        and other.template == one.template
-        and not other.reservation
-        and other.exotic <= one.exotic
-        and all(a >= b for a, b in zip(other.room, one.room, strict=True))
-        and all(a[1] <= b[1] for a, b in zip(other.uses, one.uses, strict=True))
-    )
+    """Whether a machine of the same template that costs no more, and uses no more of limits, takes all that `one` takes."""
+    if one.allowed & ~other.allowed or other.exotic > one.exotic:
+        return False
+    for a, b in zip(other.room, one.room, strict=True):
+        if a < b:
+            return False
+    return all(a[1] <= b[1] for a, b in zip(other.uses, one.uses, strict=True))
 
 
 _SIZED_BY = frozenset((names.INSTANCE_TYPE, aws_labels.INSTANCE_CPU, aws_labels.INSTANCE_SIZE, aws_labels.INSTANCE_MEMORY))

@@ -136,7 +136,8 @@ class Mixes:
         smooth = _SMOOTH
         for _ in range(_ROUNDS):
             if self.used + len(self.machines) + pivot_cost > last:
-                break
+                self._ask_at_last()
+                return
             better, grown = self._ask(asked, tolls, rates, self.covering.prices(), self.covering.tolls())
             before = self.covering.pivots
             self.covering.settle(before + max(1, (last - self.used) // pivot_cost))
@@ -145,13 +146,22 @@ class Mixes:
                 break
             smooth = _SMOOTH if better or grown else smooth * 0.5
             if not better and not grown and smooth < 0.05:
-                break
+                self._ask_at_last()
+                return
             asked = list(self.prices)
             for i, price in zip(self.wanted, self.covering.prices(), strict=True):
                 asked[i] = smooth * self.prices[i] + (1 - smooth) * price
             now = self.covering.tolls()
             tolls = [smooth * a + (1 - smooth) * b for a, b in zip(self.tolls, now, strict=False)]
             rates = self._rates(now[len(self.limits) :], smooth)
+
+    def _ask_at_last(self) -> None:
+        """What the prices of the mix itself prove; on the way to them they were only come near to."""
+        asked = list(self.prices)
+        for i, price in zip(self.wanted, self.covering.prices(), strict=True):
+            asked[i] = price
+        tolls = self.covering.tolls()
+        self._ask(asked, tolls[: len(self.limits)], self._rates(tolls[len(self.limits) :], 0.0), asked, tolls)
 
     def loads(self) -> list[tuple[float, Machine, dict[int, int]]]:
         """(how many, machine, pods by item) of the mix, largest first."""

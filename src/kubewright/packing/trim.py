@@ -1,7 +1,7 @@
 """What a claim for spot names: many types, so that there is one to be had, but none that would undo what the plan saves.
 
 Spot is bought where price and depth of a pool are best together, so any pool that a claim leaves open may be the one. On-demand
-is bought at the lowest price and needs no trimming. A claim that must replace spot by spot is none of a plan's and is never trimmed.
+is bought at the lowest price and needs no trimming. A claim that replaces spot by spot is none of a plan's and is never trimmed.
 """
 
 from collections.abc import Mapping, Sequence

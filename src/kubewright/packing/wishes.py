@@ -1,5 +1,6 @@
 """What people want of plans besides a low price."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import NamedTuple
@@ -8,7 +9,7 @@ from kubewright.api.core import Pod
 from kubewright.api.quantity import ONE
 from kubewright.settings import Settings
 from kubewright.solver.classes import PodClass
-from kubewright.solver.problem import StateNode
+from kubewright.solver.problem import Plan, Problem, StateNode
 
 
 class Cap(NamedTuple):
@@ -51,6 +52,18 @@ class Wishes(NamedTuple):
             if size > 1 and (most := max(1, ceil(self.share * size))) < size:
                 found[one.index] = Cap(owner, most)
         return found
+
+    def kept_by(self, plan: Plan, problem: Problem) -> bool:
+        """Whether no new node of the plan is larger, or holds more of a workload, than is wished for."""
+        types = {(p.node_pool.name, t.name): t for p in problem.pools for t in p.instance_types}
+        owners = {pod.key: owner for pod in problem.pods if (owner := _owner(pod))} if self.share < 1 else {}
+        sizes = Counter(owners.values())
+        for claim in plan.claims:
+            cpu = types[claim.node_pool, claim.instance_types[0]].capacity.get("cpu", 0)
+            here = Counter(owners[key] for key in claim.pods if key in owners)
+            if (self.most_cpu and cpu > self.most_cpu) or any(n > ceil(self.share * sizes[o]) for o, n in here.items()):
+                return False
+        return True
 
 
 NONE = Wishes()

@@ -122,7 +122,7 @@ def read(problem: Mapping[str, Any]) -> tuple[Snapshot, SolverSettings]:
         cls = KINDS.get(raw.get("kind", ""))
         if cls is None:
             raise BadProblem(f"object {index}: kind {raw.get('kind')!r} is not one of {', '.join(sorted(KINDS))}")
-        one = msgspec.convert(raw, cls)
+        one = msgspec.convert(_as_go_reads(raw), cls)
         if not one.metadata.uid:
             one = replace(one, metadata=replace(one.metadata, uid=f"{index:08}-0000-0000-0000-000000000000"))
         objects[cls.RESOURCE.kind].append(one)
@@ -157,6 +157,15 @@ def read(problem: Mapping[str, Any]) -> tuple[Snapshot, SolverSettings]:
         around,
     )
     return snapshot, settings
+
+
+def _as_go_reads(raw: Any) -> Any:
+    """JSON without its nulls, which mean absent, and with fractions as text, which only quantities are."""
+    if isinstance(raw, dict):
+        return {key: _as_go_reads(value) for key, value in raw.items() if value is not None}
+    if isinstance(raw, list):
+        return [_as_go_reads(value) for value in raw if value is not None]
+    return repr(raw) if isinstance(raw, float) else raw
 
 
 def _places(nodes: Sequence[Node], claims: Sequence[NodeClaim], pods: Sequence[Pod]) -> tuple[StateNode, ...]:

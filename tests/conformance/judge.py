@@ -237,16 +237,24 @@ def main() -> int:
     oracle = Oracle(ensure("oracle"))
     counts = Tally()
 
-    def fails(problem: Made) -> bool:
-        return bool(failure(verdict(oracle, problem, packing=given.packing)))
-
     for seed in range(given.first, given.last):
-        counts.add(judge(oracle, seed, given.packing))
-        if given.shrink and counts.failed:
-            print(json.dumps(shrunk(seed, fails).asked))
+        found = judge(oracle, seed, given.packing)
+        counts.add(found)
+        if given.shrink and failure(found):
+            print(json.dumps(smallest(oracle, found, given.packing).asked))
             break
     oracle.close()
     return counts.close()
+
+
+def smallest(oracle: Oracle, found: Verdict, packing: str) -> Made:
+    """The smallest problem that was found to fail in the same way."""
+
+    def fails(problem: Made) -> bool:
+        one = verdict(oracle, problem, packing=packing)
+        return bool(one.invalid) if found.invalid else bool(failure(one)) and not one.invalid
+
+    return shrunk(found.seed, fails)
 
 
 def failure(one: Verdict) -> str:

@@ -27,6 +27,9 @@ from tests.conformance.judge import for_reference
 from tests.conformance.problems import ARCH, CT, HOST, POOL, TYPE, ZONE, problem
 from tests.conformance.problems.features import NOT_ON_A_PLANE
 from tests.conformance.validator.amounts import machine
+from tests.conformance.validator.places import Cluster
+from tests.conformance.validator.selecting import key_of
+from tests.conformance.validator.together import binding_order
 from tests.plane.plane import NODE_ANNOTATION, NODE_ANNOTATION_VALUE, Plane
 from tests.plane.waiting import eventually
 
@@ -72,7 +75,8 @@ def judge(plane: Plane, seed: int, *, memory: float = 1.0, late: bool = False) -
         for pod in pods.values():
             if pod["spec"].get("nodeName"):
                 plane.create(_pods(pod), _wire(pod))
-        refused = _all_bound(plane, places, pods)
+        order = [(key_of(pod), place.name) for pod, place in binding_order(Cluster(asked, planned))]
+        refused = _all_bound(plane, order, places, pods, by_kind)
         if late:
             _daemons(plane, by_kind)
             refused |= _pending_daemons(plane)
@@ -113,15 +117,12 @@ def _furnish(plane: Plane, by_kind: Mapping[str, Sequence[J]], nodes: Sequence[J
     for one in by_kind.get("StorageClass", ()):
         plane.create("/apis/storage.k8s.io/v1/storageclasses", one)
     owners = {c["spec"]["volumeName"]: c for c in by_kind.get("PersistentVolumeClaim", ()) if c["spec"].get("volumeName")}
-    claims = [c for c in by_kind.get("PersistentVolumeClaim", ()) if "ownerReferences" not in c["metadata"]]  # others are made
+    claims = _claims(by_kind)
     owners = {c["spec"]["volumeName"]: c for c in claims if c["spec"].get("volumeName")}
     for one in by_kind.get("PersistentVolume", ()):
         plane.create("/api/v1/persistentvolumes", _volume(one["metadata"]["name"], owners[one["metadata"]["name"]], one["spec"]))
     for one in claims:
-        size = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
-        meta = {k: one["metadata"][k] for k in ("namespace", "name")}  # that it is bound is for the controller to say
-        body = {**one, "metadata": meta, "spec": {**one["spec"], **size}, "status": {}}
-        plane.create(f"/api/v1/namespaces/{one['metadata']['namespace']}/persistentvolumeclaims", body)
+        _create_claim(plane, one)
     for amounts in {json.dumps(p["spec"]["overhead"], sort_keys=True) for p in by_kind["Pod"] if "overhead" in p["spec"]}:
         body = {
             "metadata": {"name": _runtime(json.loads(amounts))},
@@ -214,13 +215,22 @@ def _allowed(requirements: Mapping[str, list[str]], offering: J) -> bool:
     return True
 
 
-def _all_bound(plane: Plane, places: Mapping[str, Sequence[str]], pods: Mapping[str, J]) -> dict[str, str]:
-    """Bind every placed pod to its node, in any order that works; what is refused in the best one, with the scheduler's words."""
+def _all_bound(
+    plane: Plane,
+    order: Sequence[tuple[str, str]],
+    places: Mapping[str, Sequence[str]],
+    pods: Mapping[str, J],
+    by_kind: Mapping[str, Sequence[J]],
+) -> dict[str, str]:
+    """Bind every placed pod to its node, in any order that works; what is refused in the best one, with the scheduler's words.
+
+    `order` is tried first: the one in which, by what the validator thinks, all are let in.
+    """
     turns = list(_by_turns(places))
     paths = [f"{_pods(pods[pod])}/{pods[pod]['metadata']['name']}" for pod, _ in turns]
     best: dict[str, str] | None = None
-    for order in (_size, _bound_first, _free_first, _followers_first):
-        refused = _bound_in(plane, sorted(turns, key=lambda one: order(pods[one[0]])), pods)
+    for waiting in (order, *(sorted(turns, key=lambda one: key(pods[one[0]])) for key in _OTHER_ORDERS)):
+        refused = _bound_in(plane, waiting, pods)
         if best is None or len(refused) < len(best):
             best = refused
         if not refused:
@@ -228,7 +238,37 @@ def _all_bound(plane: Plane, places: Mapping[str, Sequence[str]], pods: Mapping[
         for path in paths:
             plane.request("DELETE", path, _NOW)
         _soon(lambda: all(plane.request("GET", path).status == 404 for path in paths) and not _made_claims(plane))
+        _unbind_claims(plane, by_kind)
     return best or {}
+
+
+def _unbind_claims(plane: Plane, by_kind: Mapping[str, Sequence[J]]) -> None:
+    """Make the claims anew that got a volume by being tried: it lies where a pod was tried, and would hold the next one there."""
+    late = [c for c in _claims(by_kind) if not c["spec"].get("volumeName")]
+    for one in late:
+        plane.request("DELETE", f"{_claims_of(one)}/{one['metadata']['name']}", _NOW)
+    _soon(lambda: all(plane.request("GET", f"{_claims_of(c)}/{c['metadata']['name']}").status == 404 for c in late))
+    for volume in plane.get("/api/v1/persistentvolumes")["items"]:
+        if volume["metadata"]["name"].startswith("made-"):
+            plane.request("DELETE", f"/api/v1/persistentvolumes/{volume['metadata']['name']}", _NOW)
+    _soon(lambda: not [v for v in plane.get("/api/v1/persistentvolumes")["items"] if v["metadata"]["name"].startswith("made-")])
+    for one in late:
+        _create_claim(plane, one)
+
+
+def _claims(by_kind: Mapping[str, Sequence[J]]) -> list[J]:
+    """All but those of ephemeral volumes, which are made for their pods."""
+    return [c for c in by_kind.get("PersistentVolumeClaim", ()) if "ownerReferences" not in c["metadata"]]
+
+
+def _claims_of(one: J) -> str:
+    return f"/api/v1/namespaces/{one['metadata']['namespace']}/persistentvolumeclaims"
+
+
+def _create_claim(plane: Plane, one: J) -> None:
+    size = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
+    meta = {k: one["metadata"][k] for k in ("namespace", "name")}  # that it is bound is for the controller to say
+    plane.create(_claims_of(one), {**one, "metadata": meta, "spec": {**one["spec"], **size}, "status": {}})
 
 
 def _size(pod: J) -> tuple[object, ...]:
@@ -249,6 +289,9 @@ def _free_first(pod: J) -> tuple[object, ...]:
 def _followers_first(pod: J) -> tuple[object, ...]:
     """The first of a group that must be together may go anywhere only while none of them stands."""
     return "podAffinity" not in pod["spec"].get("affinity", {}), not _must_spread(pod), *_size(pod)
+
+
+_OTHER_ORDERS = (_size, _bound_first, _free_first, _followers_first)
 
 
 def _must_spread(pod: J) -> bool:

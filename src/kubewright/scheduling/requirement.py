@@ -120,7 +120,9 @@ def requirement(key: str, operator: str, values: Iterable[str] = (), min_values:
         return Requirement(key, min_values=min_values)
     if operator not in ("Gt", "Lt", "Gte", "Lte") or len(listed) != 1:
         raise ValueError(f"key {key}: operator {operator} with values {list(listed)}")
-    number = int(listed[0])
+    number = integer(listed[0])
+    if number is None:
+        raise ValueError(f"key {key}: {listed[0]!r} is not a whole number")
     if operator == "Gt" and number >= MAX_INT:
         return Requirement(key)
     if operator in ("Gt", "Gte"):
@@ -128,13 +130,26 @@ def requirement(key: str, operator: str, values: Iterable[str] = (), min_values:
     return Requirement(key, complement=True, at_most=number - (operator == "Lt"), min_values=min_values)
 
 
+def nowhere(key: str) -> Requirement:
+    """What no label can meet, a missing one neither."""
+    return Requirement(key, complement=True, at_least=1, at_most=0)
+
+
+def integer(text: str) -> int | None:
+    """A whole number as Go reads one (digits of ASCII with a sign at most, 64 bits); None when it is none."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(text)
+    return number if -MAX_INT - 1 <= number <= MAX_INT else None
+
+
 def within(value: str, low: int | None, high: int | None) -> bool:
     """Whether `value` is an integer inside the bounds; without bounds anything is."""
     if low is None and high is None:
         return True
-    try:
-        number = int(value)
-    except ValueError:
+    number = integer(value)
+    if number is None:
         return False
     return (low is None or number >= low) and (high is None or number <= high)
 

@@ -10,7 +10,7 @@ from kubewright.api.core import NodeSelectorTerm, PodSpec
 from kubewright.api.karpenter import NodeSelectorRequirement
 from kubewright.api.meta import Labels, SelectorRequirement
 from kubewright.scheduling.refusal import Because, Refusal
-from kubewright.scheduling.requirement import DOES_NOT_EXIST, IN, NOT_IN, Requirement, requirement
+from kubewright.scheduling.requirement import DOES_NOT_EXIST, IN, NOT_IN, Requirement, nowhere, requirement
 
 Requirements = Mapping[str, Requirement]
 
@@ -31,18 +31,27 @@ def of_expressions(
 ) -> dict[str, Requirement]:
     """All expressions at once; several of one key are intersected.
 
-    Raises:
-        ValueError: an operator that the API server would have refused.
+    What cannot be read (Gt without a number, which the API server lets pass) holds nowhere, as for kube-scheduler.
     """
     found: dict[str, Requirement] = {}
     for e in expressions:
         floor = e.min_values if isinstance(e, NodeSelectorRequirement) else None
-        add(found, requirement(names.normalize(e.key, aliases), e.operator, e.values, floor))
+        key = names.normalize(e.key, aliases)
+        try:
+            one = requirement(key, e.operator, e.values, floor)
+        except ValueError:
+            one = nowhere(key)
+        add(found, one)
     return found
 
 
 def of_term(term: NodeSelectorTerm, aliases: Mapping[str, str] = names.ALIASES) -> dict[str, Requirement]:
-    """A node selector term's expressions; `matchFields` are left to the caller (spec/scheduling 2.6)."""
+    """A required node selector term's expressions; `matchFields` are left to the caller (spec/scheduling 2.6).
+
+    An empty term holds nowhere, as for kube-scheduler; the reference buys a node that will not be used.
+    """
+    if not term.match_expressions and not term.match_fields:
+        return {names.HOSTNAME: nowhere(names.HOSTNAME)}
     return of_expressions(term.match_expressions, aliases)
 
 
@@ -59,7 +68,7 @@ def of_pod(spec: PodSpec, *, preferences: bool, aliases: Mapping[str, str] = nam
         add_all(found, of_term(affinity.required.node_selector_terms[0], aliases))
     if preferences and affinity.preferred:
         heaviest = max(affinity.preferred, key=lambda p: p.weight)
-        add_all(found, of_term(heaviest.preference, aliases))
+        add_all(found, of_expressions(heaviest.preference.match_expressions, aliases))
     return found
 
 

@@ -174,7 +174,10 @@ def invalid_pod(pod: Pod, storage: Storage, aliases: Mapping[str, str], well_kno
         problems += requirement_problems(one.key, "In", tuple(sorted(one.values)), well_known)
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     if affinity is not None and affinity.required is not None:
-        for term in affinity.required.node_selector_terms:
+        terms = affinity.required.node_selector_terms
+        if terms and not any(t.match_expressions or t.match_fields for t in terms):
+            problems.append("node selector term without expressions matches no node")
+        for term in terms:
             if term.match_fields:
                 problems.append("node selector term with matchFields is not supported")
             for e in term.match_expressions:

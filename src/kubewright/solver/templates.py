@@ -47,7 +47,7 @@ class Pin(NamedTuple):
 class State:
     """Requirements of an open claim of one template, with everything that follows from them alone."""
 
-    __slots__ = ("_next", "_pins", "id", "kinds", "min_values", "requirements", "rows", "template")
+    __slots__ = ("_next", "_only_sold", "_pins", "id", "kinds", "min_values", "requirements", "rows", "template")
 
     def __init__(self, template: "Template", index: int, requirements: Requirements) -> None:
         columns = template.columns
@@ -59,6 +59,7 @@ class State:
         self.min_values = tuple((r.key, r.min_values) for r in requirements.values() if r.min_values is not None)
         self._next: dict[int, State | Refusal] = {}
         self._pins: dict[str, tuple[Pin, ...]] = {}
+        self._only_sold: dict[str, str | None] = {}
 
     def with_ask(self, ask: Ask) -> "State | Refusal":
         """This state narrowed by a pod's labels and taints, or why it cannot be."""
@@ -132,11 +133,26 @@ class State:
         return states
 
     def single(self, key: str) -> str | None:
-        """The value of `key` that nodes of this state will have, if only one is possible."""
+        """The value of `key` that nodes of this state will have, if only one is possible or for sale."""
         own = self.requirements.get(key)
-        if own is None or own.complement or len(own.values) != 1:
-            return None
-        return next(iter(own.values))
+        if own is not None and not own.complement and len(own.values) == 1:
+            return next(iter(own.values))
+        if key not in self._only_sold:
+            self._only_sold[key] = self._find_only_sold(key)
+        return self._only_sold[key]
+
+    def _find_only_sold(self, key: str) -> str | None:
+        values: set[str] = set()
+        for index in self.kinds:
+            kind = self.template.columns.kinds[index]
+            if kind.rows & self.rows:
+                one = kind.requirements.get(key)
+                if one is None or one.complement:
+                    return None
+                values |= one.values
+        own = self.requirements.get(key)
+        found = [v for v in values if own is None or own.has(v)]
+        return found[0] if len(found) == 1 else None
 
     def unmet(self, rows: int) -> list[tuple[str, int, int]]:
         """Keys whose minValues `rows` do not meet: (key, wanted, found). Source: spec/scheduling 2.10."""

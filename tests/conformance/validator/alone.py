@@ -102,7 +102,7 @@ def _driver(name: str, pod: J, cluster: Cluster) -> str:
         return ""
     if claim["spec"].get("volumeName"):
         volume = next((v for v in cluster.of("PersistentVolume") if v["metadata"]["name"] == claim["spec"]["volumeName"]), None)
-        return str((volume or {}).get("spec", {}).get("csi", {}).get("driver", ""))
+        return str((((volume or {}).get("spec") or {}).get("csi") or {}).get("driver", ""))
     kind = next((s for s in cluster.of("StorageClass") if s["metadata"]["name"] == claim["spec"].get("storageClassName")), None)
     return str((kind or {}).get("provisioner", ""))
 

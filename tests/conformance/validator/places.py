@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from tests.conformance.validator.amounts import Amounts, J, amounts, machine
-from tests.conformance.validator.selecting import ANYTHING, key_of, labels_of
+from tests.conformance.validator.selecting import ANYTHING, OLD_NAMES, key_of, labels_of
 
 HOST = "kubernetes.io/hostname"
 POOL = "karpenter.sh/nodepool"
@@ -32,7 +32,7 @@ class Place:
 
     def __init__(self, name: str, labels: dict[str, set[str]], taints: list[J], machines: list[Machine]) -> None:
         self.name = name
-        self.labels = labels
+        self.labels = {**{old: labels[key] for old, key in OLD_NAMES.items() if key in labels}, **labels}
         self.taints = taints
         self.machines = machines
         self.pods: list[J] = []
@@ -93,7 +93,7 @@ class Cluster:
             claim = claims.pop(node.get("spec", {}).get("providerID", ""), None)
             labels = {k: {v} for k, v in labels_of(node).items()}
             labels.setdefault(HOST, {name})
-            room = amounts(node["status"]["allocatable"])
+            room = amounts(node["status"].get("allocatable"))
             taints = list(node.get("spec", {}).get("taints") or ())
             if claim is not None and labels.get("karpenter.sh/initialized") != {"true"}:
                 starting = claim["spec"].get("startupTaints") or ()

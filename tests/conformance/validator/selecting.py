@@ -8,6 +8,16 @@ ANYTHING = "\0anything"
 """A label's value that nobody knows yet."""
 
 
+OLD_NAMES = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+"""Labels that nodes carry under two names."""
+
+
 def labels_of(one: J) -> dict[str, str]:
     return dict(one["metadata"].get("labels") or {})
 
@@ -65,6 +75,8 @@ def tolerates(toleration: J, taint: J) -> bool:
     key, operator = toleration.get("key", ""), toleration.get("operator") or "Equal"
     if operator == "Exists":
         return key in ("", taint["key"])
+    if operator in ("Gt", "Lt") and key == taint["key"]:
+        return expression_holds({"operator": operator, "values": [toleration.get("value", "")]}, {taint.get("value", "")})
     return bool(key == taint["key"] and toleration.get("value", "") == taint.get("value", ""))
 
 

@@ -54,6 +54,21 @@ def together(cluster: Cluster, *, every_domain: bool = False) -> list[tuple[str,
     return best or []
 
 
+def binding_order(cluster: Cluster) -> list[Put]:
+    """The pods in an order in which each is let onto its node; those that are let there in none come last."""
+    puts = [(pod, place) for place in cluster.places for pod in place.pods if key_of(pod) in place.put]
+    best: list[Put] = puts
+    fewest = len(puts) + 1
+    for order in _orders(puts, cluster):
+        bound: list[Put] = []
+        left = len(_refused(order, cluster, every_domain=False, bound=bound))
+        if left < fewest:
+            fewest, best = left, [*bound, *(p for p in puts if all(p[0] is not b[0] for b in bound))]
+        if not left:
+            break
+    return best
+
+
 def _orders(puts: list[Put], cluster: Cluster) -> Iterator[list[Put]]:
     """Pods that must be spread before those that merely count, followers last; then the other way about; then by chance."""
     followed = {key_of(p): bool(_followed(p)) for p, _ in puts}
@@ -70,7 +85,7 @@ def _orders(puts: list[Put], cluster: Cluster) -> Iterator[list[Put]]:
         yield mixed if attempt % 2 else sorted(mixed, key=lambda p: not spread[key_of(p[0])])
 
 
-def _refused(order: Sequence[Put], cluster: Cluster, every_domain: bool) -> list[tuple[str, str]]:
+def _refused(order: Sequence[Put], cluster: Cluster, every_domain: bool, bound: list[Put] | None = None) -> list[tuple[str, str]]:
     """The first pod of the order that is let onto its node goes there, again and again; who is left then, and why."""
     standing = Standing(cluster, every_domain)
     waiting = list(order)
@@ -80,6 +95,8 @@ def _refused(order: Sequence[Put], cluster: Cluster, every_domain: bool) -> list
             said = _objection(pod, place, standing)
             if not said:
                 standing.bind(pod, place)
+                if bound is not None:
+                    bound.append((pod, place))
                 del waiting[index]
                 break
             why.append((key_of(pod), said))
@@ -196,7 +213,8 @@ def _balanced(pod: J, constraint: J, place: Place, standing: Standing, keys: lis
     for leaving_counts in (True, False):
         counts = _counts(pod, constraint, selector, standing, keys, leaving_counts)
         least = min(counts.values(), default=0)
-        if len(counts) < (constraint.get("minDomains") or 0):
+        another = standing.every_domain and constraint["topologyKey"] == HOST
+        if another or len(counts) < (constraint.get("minDomains") or 0):
             least = 0
         if counts.get(value, 0) + mine - least <= constraint["maxSkew"]:
             return True

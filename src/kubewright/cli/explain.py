@@ -133,7 +133,7 @@ def _story(seen: "Look", name: str, *, claim: bool) -> "NodeStory":
     if known is None:
         if claim and name in seen.claims:
             return node.unlaunched(seen.claims[name], seen.snapshot, seen.solver)
-        there = sorted(seen.claims) if claim else node.names_of(seen.snapshot, claims=False)
+        there = sorted(seen.claims) if claim else node.names_of(seen.snapshot)
         raise ConfigError(f"no {'NodeClaim' if claim else 'Node'} {name} in the cluster; there are: {some(there)}")
     ordered = (n for n in seen.snapshot.nodes if n.claim is not None and orders.order_of(n.claim) is not None)
     memory = Memory(queued=frozenset(map(state.provider_id, ordered)))

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import msgspec
 
 from kubewright.api import labels as names
+from kubewright.api import quantity
 from kubewright.api.core import Pod
 from kubewright.api.karpenter import NodeClaim
+from kubewright.api.meta import find_condition
 from kubewright.disruption.decisions import Decisions
 from kubewright.disruption.stays import Stay
 from kubewright.explain.choice import Choice, Offer, choice
-from kubewright.lifecycle import orders, pods, state
+from kubewright.lifecycle import claims, orders, pods, state
 from kubewright.solver.problem import Snapshot, SolverSettings, StateNode
 
 
@@ -25,6 +27,8 @@ class NodeStory(msgspec.Struct, frozen=True, rename="camel"):
     """Pods on it that would need another home."""
     choice: Choice | None
     """None for a node that nobody bought."""
+    waits: str = ""
+    """What keeps it from being ready for pods, "" when nothing does."""
     stays: tuple[Stay, ...] = ()
     """Every reason why it is not disrupted now."""
     going: str = ""
@@ -54,14 +58,15 @@ def story(known: StateNode, snapshot: Snapshot, decisions: Decisions, settings: 
         chosen = choice(known.claim, pools.get(known.claim.metadata.labels.get(names.NODEPOOL, "")), everybody, settings)
     going = next((str(c) for c in decisions.commands if any(one.name == name for one in c.candidates)), "")
     moving = tuple(p.key for p in known.pods if pods.is_reschedulable(p))
-    return NodeStory(name, _status(known), moving, chosen, decisions.stays.get(name, ()), going)
+    waits = _waits(known.claim, known) if known.claim is not None else ""
+    return NodeStory(name, _status(known), moving, chosen, waits, decisions.stays.get(name, ()), going)
 
 
 def unlaunched(claim: NodeClaim, snapshot: Snapshot, settings: SolverSettings) -> NodeStory:
     """Of a NodeClaim without a machine: what it asks for, and what came of that so far."""
     pools = {p.node_pool.name: p for p in snapshot.pools}
     chosen = choice(claim, pools.get(claim.metadata.labels.get(names.NODEPOOL, "")), snapshot.pods, settings)
-    return NodeStory(claim.name, "it has no machine yet", (), chosen)
+    return NodeStory(claim.name, "it has no machine yet", (), chosen, _waits(claim, None))
 
 
 def _status(known: StateNode) -> str:
@@ -77,8 +82,36 @@ def _status(known: StateNode) -> str:
     return "it runs"
 
 
+def _waits(claim: NodeClaim, known: StateNode | None) -> str:
+    """The first condition on its way that does not hold; of devices that are missing, how many, and who could bring them."""
+    for kind in (claims.LAUNCHED, claims.REGISTERED, claims.INITIALIZED):
+        if claims.is_set(claim, kind):
+            continue
+        found = find_condition(claim.status.conditions, kind)
+        said = ": ".join(filter(None, (found.reason, found.message))) if found is not None else ""
+        devices = _missing(claim, known) if kind == claims.INITIALIZED and known is not None else ""
+        return f"{kind} is not true yet{f' ({said})' if said else ''}{devices}"
+    return ""
+
+
+def _missing(claim: NodeClaim, known: StateNode) -> str:
+    node = known.node
+    if node is None:
+        return ""
+    asked = sorted(claim.spec.resources.requests.items())
+    has = node.status.allocatable
+    short = [(name, want) for name, want in asked if quantity.parse(want) and not quantity.parse(has.get(name, 0))]
+    if not short:
+        return ""
+    listed = ", ".join(f"{name}: wants {want}, has {has.get(name, 0)}" for name, want in short)
+    daemons = ", ".join(p.key for p in known.pods if pods.is_daemon(p)) or "none"
+    return f"; {listed}; devices are registered by a device plugin's pod, and the DaemonSets' pods on the node are: {daemons}"
+
+
 def text(one: NodeStory) -> str:
     lines = [f"Node {one.name}: {one.status}; {_count(len(one.pods), 'pod')} would need another home."]
+    if one.waits:
+        lines.append(f"  {one.waits}.")
     if one.choice is None:
         lines.append("  No NodeClaim belongs to it: kubewright neither bought it nor will remove it.")
     else:
@@ -134,8 +167,6 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number != 1 else ''}"
 
 
-def names_of(snapshot: Snapshot, *, claims: bool) -> Sequence[str]:
-    """Every Node or NodeClaim there is, sorted."""
-    if claims:
-        return sorted(n.claim.name for n in snapshot.nodes if n.claim is not None)
+def names_of(snapshot: Snapshot) -> Sequence[str]:
+    """Every Node there is, sorted."""
     return sorted(n.node.name for n in snapshot.nodes if n.node is not None)

@@ -175,6 +175,22 @@ def test_a_claim_without_a_machine(kubewright: Shell, saved: Save) -> None:
     assert "The cloud has not answered yet (LaunchFailed: no room)." in done.out
 
 
+def test_c76_a_device_that_nobody_registers(kubewright: Shell, saved: Save) -> None:
+    claim, node = machine("n1", "g4dn.2xlarge")
+    claim["spec"]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+    del node["metadata"]["labels"]["karpenter.sh/initialized"]
+    waits = {"reason": "ResourceNotRegistered", "message": 'Resource "nvidia.com/gpu" was requested but not registered'}
+    claim["status"]["conditions"][-1] |= {"status": "Unknown", **waits}
+    daemon = pod("aws-node", "n1")
+    daemon["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
+    done = kubewright("explain", "node", "n1", "-f", saved([claim, node], daemon))
+    assert "it has joined and is not initialized yet" in done.out
+    assert 'Initialized is not true yet (ResourceNotRegistered: Resource "nvidia.com/gpu" was requested' in done.out
+    assert "nvidia.com/gpu: wants 1, has 0" in done.out
+    assert "the DaemonSets' pods on the node are: shop/aws-node" in done.out
+    assert "Node isn't initialized" in done.out, "and it is not treated as empty"
+
+
 def test_a_node_that_nobody_bought_and_one_that_is_not_there(kubewright: Shell, saved: Save) -> None:
     _, node = machine("own")
     del node["metadata"]["labels"]["karpenter.sh/nodepool"]

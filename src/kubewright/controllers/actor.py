@@ -22,16 +22,26 @@ Measure = Callable[[str, float, Mapping[str, str]], None]
 
 
 class Actor:
-    """Hands for effects; `count` takes what counters hear, `measure` what gauges show, `observe` what histograms gather."""
+    """Hands for effects; `count` takes what counters hear, `measure` what gauges show, `observe` what histograms gather.
+
+    `saw` hears what the server answered to each write, so that nobody else writes on what is known to be stale.
+    """
 
     def __init__(
-        self, client: KubeClient, recorder: Recorder, count: Counter, measure: Measure, observe: Measure = lambda *_: None
+        self,
+        client: KubeClient,
+        recorder: Recorder,
+        count: Counter,
+        measure: Measure,
+        observe: Measure = lambda *_: None,
+        saw: Callable[[Object], None] = lambda _: None,
     ) -> None:
         self.measure = measure
         self.observe = observe
         self._client = client
         self._recorder = recorder
         self._count = count
+        self._saw = saw
 
     async def act(self, step: Step | tuple[Effect, ...]) -> Mapping[str, Object]:
         """Do the step's effects one after another; the answer has, by UID, what the server made of what was updated.
@@ -64,6 +74,7 @@ class Actor:
         current = before
         for change in changes.between(before, after):
             current = await self._send(current, change, locked=locked)
+            self._saw(current)
         return current
 
     async def delete(self, target: Object, *, grace_period_s: int | None = None) -> None:

@@ -54,6 +54,8 @@ class Informer(Generic[T]):
         self._objects: dict[str, T] = {}
         self.objects: Mapping[str, T] = MappingProxyType(self._objects)
         """Key → object, live. The order is that of arrival: sort before a decision depends on it."""
+        self._ahead: dict[str, int] = {}
+        """Key → version of an object that the answer to a write brought before the watch did."""
         self._callbacks: list[Callback[T]] = []
         self._synced = asyncio.Event()
         self._version = ""
@@ -88,6 +90,22 @@ class Informer(Generic[T]):
         for key in sorted(self._objects):
             callback(None, self._objects[key])
 
+    def saw(self, obj: T) -> None:
+        """Take over what the server answered to a write of ours, which the watch will bring a moment later.
+
+        Who reads the mirror then does not write on what is known to be stale. Only an object that is there, and older, is
+        replaced: what has gone meanwhile does not come back.
+        """
+        key = obj.key
+        old = self._objects.get(key)
+        if old is None or old.metadata.uid != obj.metadata.uid or not self._version:
+            return
+        version, known = obj.metadata.resource_version, old.metadata.resource_version
+        if not (version.isdecimal() and known.isdecimal()) or int(version) <= int(known):
+            return
+        self._ahead[key] = int(version)
+        self._put(obj)
+
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
@@ -117,6 +135,7 @@ class Informer(Generic[T]):
     async def _list(self) -> None:
         listing = await self._client.list(self.kind, self._namespace, labels=self._labels, fields=self._fields)
         self.last_seen = _time()
+        self._ahead.clear()
         seen = set[str]()
         for obj in sorted(listing.items, key=lambda o: o.key):
             seen.add(obj.key)
@@ -151,12 +170,26 @@ class Informer(Generic[T]):
     def _apply(self, event: WatchEvent[T]) -> None:
         match event.type:
             case EventType.ADDED | EventType.MODIFIED:
-                self._put(event.object)
+                if not self._is_behind(event.object):
+                    self._put(event.object)
             case EventType.DELETED:
+                self._ahead.pop(event.object.key, None)
                 self._drop(event.object.key)
             case EventType.BOOKMARK:
                 pass
         self._version = event.object.metadata.resource_version
+
+    def _is_behind(self, obj: T) -> bool:
+        """Whether the watch tells what a later answer to a write has told already."""
+        if not self._ahead:
+            return False
+        ahead = self._ahead.get(obj.key)
+        if ahead is None:
+            return False
+        if int(obj.metadata.resource_version) < ahead:
+            return True
+        del self._ahead[obj.key]
+        return False
 
     def _put(self, obj: T) -> None:
         key = obj.key

@@ -94,7 +94,7 @@ class Operator:
         self._provider = provider
         self._clock = clock
         self._log = structlog.get_logger("kubewright.operator")
-        actor = Actor(client, self._recorder, self._count, self._measure, self._observe)
+        actor = Actor(client, self._recorder, self._count, self._measure, self._observe, self.mirror.saw)
         purchases = Purchases(client, self.mirror, actor)
         self.context = Context(client, provider, self.mirror, actor, clock, settings, purchases)
         evictions = EvictionQueue(self.context)

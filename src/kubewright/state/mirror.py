@@ -89,6 +89,11 @@ class Mirror:
         self.node_claims = Informer(client, NodeClaim)
         self.node_pools = Informer(client, NodePool)
         self.attachments = Informer(client, VolumeAttachment)
+        self._written: Mapping[type[Object], Informer[Any]] = {
+            Node: self.nodes,
+            NodeClaim: self.node_claims,
+            NodePool: self.node_pools,
+        }
         # Only default constraints ask about Services, and an installation without any has no right to list them.
         around = {n: kind for n, kind in _SURROUNDINGS.items() if n != "services" or (settings and settings.scheduler_config)}
         self.surroundings: Mapping[str, Informer[Any]] = {name: Informer(client, kind) for name, kind in around.items()}
@@ -283,6 +288,12 @@ class Mirror:
         return self.node_pools.get(claim.metadata.labels.get(labels.NODEPOOL, ""))
 
     # --- what is told to it --------------------------------------------------------------------------------------------
+
+    def saw(self, obj: Object) -> None:
+        """Know what the server answered to a write, before the watch brings it."""
+        informer = self._written.get(type(obj))
+        if informer is not None:
+            informer.saw(obj)
 
     def assume(self, claim: NodeClaim) -> None:
         """Count a NodeClaim that was just created, before the watch shows it."""

@@ -254,3 +254,58 @@ def test_a_listener_that_breaks_breaks_the_informer_and_is_not_hidden() -> None:
             await informer.run()
 
     run(main())
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["put", "answer", "late answer", "drop", "wait", "hang up", "compact"]), st.sampled_from("ab")),
+        max_size=25,
+    )
+)
+def test_answers_to_writes_come_early_late_or_after_the_end_and_the_mirror_is_right_all_the_same(steps) -> None:
+    async def body(client: MemoryClient, informer: Informer[Node], _: Listener) -> None:
+        await informer.wait_synced()
+        answers: dict[str, list[Node]] = {"a": [], "b": []}
+        for step, name in steps:
+            match step:
+                case "put":
+                    answers[name].append(client.put(node(name, at=str(client.version))))
+                case "answer":
+                    if answers[name]:
+                        informer.saw(answers[name][-1])
+                        known = informer.get(name)
+                        assert known is None or int(known.metadata.resource_version) >= 0
+                case "late answer":
+                    if answers[name]:
+                        informer.saw(answers[name][0])
+                case "drop":
+                    if (Node, name) in client.objects:
+                        client.drop(Node, name)
+                case "hang up":
+                    client.hang_up()
+                case "compact":
+                    client.compact()
+                    client.hang_up()
+                case "wait":
+                    await asyncio.sleep(2)
+        client.hang_up()
+        await asyncio.sleep(120)
+        there = {o.key: o.metadata.resource_version for (kind, _), o in client.objects.items() if kind is Node}
+        assert {key: o.metadata.resource_version for key, o in informer.objects.items()} == there
+
+    listener = watching(body)
+    del listener
+
+
+def test_the_answer_to_a_write_is_known_at_once_and_told_once() -> None:
+    async def body(client: MemoryClient, informer: Informer[Node], listener: Listener) -> None:
+        client.put(node("a"))
+        await asyncio.sleep(1)
+        answer = client.put(node("a", x="y"))
+        informer.saw(answer)
+        assert informer.get("a") is answer
+        await asyncio.sleep(1)
+        assert listener.told == [("+", "a"), ("~", "a")]
+
+    watching(body)

@@ -6,14 +6,13 @@ Source: spec/scheduling 9.1. Differs on purpose: a conflict over capacity is see
 the one looked at last; corrections reach types that came after the overlay was judged; a corrected type keeps everything else.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from kubewright.api import labels, quantity, validation
 from kubewright.api.karpenter import NodeOverlay, NodePool
-from kubewright.api.quantity import Resources
 from kubewright.api.validation import Vocabulary
 from kubewright.catalogue.types import InstanceType, Offering
 from kubewright.scheduling.requirement import DOES_NOT_EXIST, NOT_IN, Requirement
@@ -21,6 +20,8 @@ from kubewright.scheduling.requirements import Requirements, agree, of_expressio
 
 _NEGATIVE = (NOT_IN, DOES_NOT_EXIST)
 
+KEPT = 50_000
+"""Types remembered for one overlay."""
 RUNTIME_VALIDATION = "RuntimeValidation"
 CONFLICT = "Conflict"
 CONFLICT_TEXT = "conflict with another overlay"
@@ -35,6 +36,8 @@ class Overlay(msgspec.Struct, frozen=True):
     price: str = ""
     """As written: "1.5" is the price, "+1.5", "-1.5", "+10%" and "-10%" change it, "" leaves it."""
     capacity: Mapping[str, int] = {}
+    version: str = ""
+    """Differs for different content under one name."""
 
     @classmethod
     def of(cls, written: NodeOverlay, aliases: Mapping[str, str] = labels.ALIASES) -> "Overlay":
@@ -46,6 +49,7 @@ class Overlay(msgspec.Struct, frozen=True):
             of_expressions(spec.requirements, aliases),
             spec.price if spec.price is not None else spec.price_adjustment or "",
             quantity.parse_map(spec.capacity or {}),
+            f"{written.metadata.uid}/{written.metadata.generation}",
         )
 
 
@@ -72,15 +76,54 @@ class Offered(msgspec.Struct, frozen=True):
     types: tuple[InstanceType, ...]
 
 
-def judge(overlays: Iterable[NodeOverlay], offered: Iterable[Offered], vocabulary: Vocabulary = validation.AWS) -> Judgement:
-    """Which overlays count, over all pools together. Pools that cannot be asked are left out of `offered` and stop nobody."""
+class Matcher:
+    """Remembers what overlays are about, type by type: lists change in a few types at a time, and pools are mostly alike."""
+
+    def __init__(self, well_known: frozenset[str]) -> None:
+        self.well_known = well_known
+        self._known: dict[tuple[object, ...], dict[int, tuple[InstanceType, tuple[int, ...]]]] = {}
+
+    def of(self, overlay: Overlay, own: Requirements) -> Callable[[InstanceType], tuple[int, ...]]:
+        """`matching` for one overlay and one pool's labels. The function is for the moment: overlays come and go."""
+        mark = tuple(own[key].identity for key in sorted(overlay.requirements) if key in own)
+        known = self._known.setdefault((overlay.name, overlay.version, mark), {})
+
+        def matched(kind: InstanceType) -> tuple[int, ...]:
+            before = known.get(id(kind))
+            if before is None:
+                if len(known) >= KEPT:
+                    known.clear()
+                before = known[id(kind)] = (kind, matching(overlay, own, kind, self.well_known))
+            return before[1]
+
+        return matched
+
+    def forget(self, overlays: Iterable[Overlay]) -> None:
+        """Keep what is known of these only."""
+        kept = {(one.name, one.version) for one in overlays}
+        self._known = {key: known for key, known in self._known.items() if (key[0], key[1]) in kept}
+
+
+def judge(
+    overlays: Iterable[NodeOverlay],
+    offered: Iterable[Offered],
+    vocabulary: Vocabulary = validation.AWS,
+    matcher: Matcher | None = None,
+) -> Judgement:
+    """Which overlays count, over all pools together. Pools that cannot be asked are left out of `offered` and stop nobody.
+
+    `matcher`, kept from call to call, saves looking again at what has not changed.
+    """
+    matcher = matcher or Matcher(vocabulary.well_known)
     verdicts: dict[str, Verdict] = {}
     accepted: list[Overlay] = []
+    read: list[Overlay] = []
     catalogues = _different(offered, overlays := tuple(overlays), vocabulary.aliases)
-    priced: dict[tuple[int, int, int], int] = {}
-    """(catalogue, type, offering) → the least weight that has had a say about its price."""
-    given: dict[tuple[int, int, str], int] = {}
-    """(catalogue, type, resource) → the least weight that has had a say about it."""
+    weight = -1
+    priced: dict[int, int] = {}
+    """Catalogue → offerings, as bits, that an overlay of the present weight has had a say about."""
+    given: dict[tuple[int, str], int] = {}
+    """(catalogue, resource) → types, as bits, likewise."""
     for written in sorted(sorted(overlays, key=lambda o: o.name, reverse=True), key=lambda o: -(o.spec.weight or 0)):
         problems = validation.overlay_problems(written, vocabulary)
         try:
@@ -90,23 +133,56 @@ def judge(overlays: Iterable[NodeOverlay], offered: Iterable[Offered], vocabular
         if problems:
             verdicts[written.name] = Verdict(RUNTIME_VALIDATION, "; ".join(problems))
             continue
-        prices: list[tuple[int, int, int]] = []
-        resources: list[tuple[int, int, str]] = []
-        for c, (own, types) in enumerate(catalogues):
-            for t, kind in enumerate(types):
-                matched = matching(one, own, kind, vocabulary.well_known)
-                if matched and one.price:
-                    prices += [(c, t, o) for o in matched]
-                if matched:
-                    resources += [(c, t, name) for name in one.capacity]
-        if any(priced.get(key) == one.weight for key in prices) or any(given.get(key) == one.weight for key in resources):
+        read.append(one)
+        if one.weight != weight:
+            weight, priced, given = one.weight, {}, {}
+        about = [
+            _about(matcher.of(one, own), types) if is_possible(one, own, keys) else (0, 0) for own, types, keys in catalogues
+        ]
+        clashes = any(
+            (one.price and priced.get(c, 0) & offerings) or any(given.get((c, name), 0) & kinds for name in one.capacity)
+            for c, (offerings, kinds) in enumerate(about)
+        )
+        if clashes:
             verdicts[written.name] = Verdict(CONFLICT, CONFLICT_TEXT)
             continue
-        priced.update(dict.fromkeys(prices, one.weight))
-        given.update(dict.fromkeys(resources, one.weight))
+        for c, (offerings, kinds) in enumerate(about):
+            if one.price:
+                priced[c] = priced.get(c, 0) | offerings
+            for name in one.capacity:
+                given[c, name] = given.get((c, name), 0) | kinds
         verdicts[written.name] = Verdict()
         accepted.append(one)
+    matcher.forget(read)
     return Judgement(dict(sorted(verdicts.items())), tuple(accepted))
+
+
+def is_possible(overlay: Overlay, own: Requirements, keys: Collection[str]) -> bool:
+    """Whether any type can answer to the overlay in a pool with these labels; `keys` are the labels that types have."""
+    for key, wanted in overlay.requirements.items():
+        given = own.get(key)
+        if given is None:
+            if key not in keys and wanted.operator not in _NEGATIVE:
+                return False
+        elif not agree(given, wanted):
+            return False
+    return True
+
+
+def keys_of(types: Iterable[InstanceType]) -> frozenset[str]:
+    """Labels that some type has."""
+    return frozenset(key for kind in types for key in kind.requirements)
+
+
+def _about(matched: Callable[[InstanceType], tuple[int, ...]], types: Iterable[InstanceType]) -> tuple[int, int]:
+    """(offerings, types) that an overlay is about, as bits, in the order of the list."""
+    offerings = kinds = at = 0
+    for t, kind in enumerate(types):
+        for i in matched(kind):
+            offerings |= 1 << (at + i)
+            kinds |= 1 << t
+        at += len(kind.offerings)
+    return offerings, kinds
 
 
 def matching(overlay: Overlay, own: Requirements, kind: InstanceType, well_known: frozenset[str]) -> tuple[int, ...]:
@@ -148,12 +224,14 @@ def adjusted(price: float, change: str) -> float:
     return max(0.0, price + float(change))
 
 
-def corrected(accepted: Sequence[Overlay], own: Requirements, kind: InstanceType, well_known: frozenset[str]) -> InstanceType:
-    """The type as the overlays leave it; `kind` itself if none is about it. The first in `accepted` to say something wins."""
+def corrected(about: Iterable[tuple[Overlay, tuple[int, ...]]], kind: InstanceType) -> InstanceType:
+    """The type as overlays leave it; `kind` itself if none is about it.
+
+    `about` has what each overlay that counts is `matching`; the first to say something wins.
+    """
     prices: dict[int, float] = {}
     capacity: dict[str, int] = {}
-    for one in accepted:
-        matched = matching(one, own, kind, well_known)
+    for one, matched in about:
         if not matched:
             continue
         if one.price:
@@ -168,11 +246,7 @@ def corrected(accepted: Sequence[Overlay], own: Requirements, kind: InstanceType
     )
     if not capacity:
         return replace(kind, offerings=offerings)
-    return replace(kind, offerings=offerings, capacity=with_capacity(kind.capacity, capacity), capacity_overlaid=True)
-
-
-def with_capacity(before: Resources, more: Resources) -> dict[str, int]:
-    return {**before, **more}
+    return replace(kind, offerings=offerings, capacity={**kind.capacity, **capacity}, capacity_overlaid=True)
 
 
 def labels_of(pool: NodePool, aliases: Mapping[str, str] = labels.ALIASES) -> dict[str, Requirement]:
@@ -182,11 +256,15 @@ def labels_of(pool: NodePool, aliases: Mapping[str, str] = labels.ALIASES) -> di
 
 def _different(
     offered: Iterable[Offered], overlays: Sequence[NodeOverlay], aliases: Mapping[str, str]
-) -> list[tuple[dict[str, Requirement], tuple[InstanceType, ...]]]:
-    """Pools that no overlay can tell apart are looked at once."""
-    keys = {labels.normalize(r.key, aliases) for o in overlays for r in o.spec.requirements}
-    found: dict[tuple[object, ...], tuple[dict[str, Requirement], tuple[InstanceType, ...]]] = {}
+) -> list[tuple[dict[str, Requirement], tuple[InstanceType, ...], frozenset[str]]]:
+    """Pools that no overlay can tell apart are looked at once: their labels, types, and the labels that these have."""
+    asked = {labels.normalize(r.key, aliases) for o in overlays for r in o.spec.requirements}
+    keys: dict[int, frozenset[str]] = {}
+    found: dict[tuple[object, ...], tuple[dict[str, Requirement], tuple[InstanceType, ...], frozenset[str]]] = {}
     for one in offered:
-        own = {key: r for key, r in labels_of(one.pool, aliases).items() if key in keys}
-        found.setdefault((id(one.types), *(own[key].identity for key in sorted(own))), (own, one.types))
+        own = {key: r for key, r in labels_of(one.pool, aliases).items() if key in asked}
+        if id(one.types) not in keys:
+            keys[id(one.types)] = keys_of(one.types)
+        mark = (id(one.types), *(own[key].identity for key in sorted(own)))
+        found.setdefault(mark, (own, one.types, keys[id(one.types)]))
     return list(found.values())

@@ -8,7 +8,7 @@ from kubewright.api import labels, validation
 from kubewright.api.karpenter import NodeOverlay, NodePool
 from kubewright.api.validation import Vocabulary
 from kubewright.catalogue.corrections import Corrections
-from kubewright.catalogue.overlays import Offered, Verdict, judge
+from kubewright.catalogue.overlays import Matcher, Offered, Verdict, judge
 from kubewright.catalogue.prices import own_prices
 from kubewright.catalogue.types import InstanceType
 from kubewright.cloud.provider import CloudProvider
@@ -28,6 +28,7 @@ class Correcting:
             validation.AWS.values,
         )
         self._corrections = Corrections(self._vocabulary.well_known, self._vocabulary.aliases, own_prices(prices))
+        self._matcher = Matcher(self._vocabulary.well_known)
         self._judged: tuple[object, ...] = ()
         self._lists: Sequence[Offered] = ()
         """Kept alive, so that identities in `_judged` stay theirs."""
@@ -47,7 +48,7 @@ class Correcting:
         )
         if mark == self._judged:
             return
-        judged = judge(overlays, offered, self._vocabulary)
+        judged = judge(overlays, offered, self._vocabulary, self._matcher)
         self._judged, self._lists, self._verdicts = mark, offered, judged.verdicts
         self._known = frozenset(_identity(o) for o in overlays)
         self._corrections.use(judged.accepted)

@@ -136,9 +136,13 @@ def judge(
         read.append(one)
         if one.weight != weight:
             weight, priced, given = one.weight, {}, {}
-        about = [
-            _about(matcher.of(one, own), types) if is_possible(one, own, keys) else (0, 0) for own, types, keys in catalogues
-        ]
+        looked_at: dict[tuple[object, ...], tuple[int, int]] = {}
+        about: list[tuple[int, int]] = []
+        for own, types, keys in catalogues:
+            mark = (id(types), *(own[key].identity for key in sorted(one.requirements) if key in own))
+            if mark not in looked_at:
+                looked_at[mark] = _about(matcher.of(one, own), types) if is_possible(one, own, keys) else (0, 0)
+            about.append(looked_at[mark])
         clashes = any(
             (one.price and priced.get(c, 0) & offerings) or any(given.get((c, name), 0) & kinds for name in one.capacity)
             for c, (offerings, kinds) in enumerate(about)

@@ -71,6 +71,11 @@ def real(source: Source) -> list[J]:
     return [t for t in _real_types() if t["requirements"][7]["values"][0] in families]
 
 
+def real_below(cpus: int) -> list[J]:
+    """All of the families' types with fewer cpus."""
+    return [t for t in _real_types() if int(t["capacity"]["cpu"]) < cpus]
+
+
 @functools.cache
 def _real_types() -> list[J]:
     """The families' types, as the embedded catalogue had them for a plain AL2023 NodeClass, with made up spot prices."""

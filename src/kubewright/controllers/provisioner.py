@@ -205,16 +205,13 @@ class Provisioner:
         if made is not None:
             self._on.purchases.tell_nominations((waiting.get(key) for key in planned.pods), f"nodeclaim/{name}")
 
-    def _only_room_is_kept(self, keys: tuple[str, ...]) -> bool:
-        """Whether all of these pods stand in for CapacityBuffers, so that nobody will come."""
-        known = self._on.mirror.buffers
-        return known is not None and {pod.key for pod in known.pods}.issuperset(keys)
-
     async def _nominate(self, plan: Plan, waiting: dict[str, Pod]) -> None:
         until = self._on.clock.now() + self._on.nominated_for
+        known = self._on.mirror.buffers
+        virtual = {pod.key for pod in known.pods} if known is not None else set()
         for name in sorted(plan.existing):
-            if self._only_room_is_kept(plan.existing[name]):
-                continue
+            if virtual.issuperset(plan.existing[name]):
+                continue  # room that is kept for a CapacityBuffer; nobody will come
             self._on.mirror.nominate(name, until)
             node = self._on.mirror.nodes.get(name)
             claim = self._on.mirror.claim_of(node) if node is not None else self._on.mirror.node_claims.get(name)

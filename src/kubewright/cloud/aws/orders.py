@@ -100,7 +100,8 @@ class Orders:
             raise
         found = tags.as_tags(tags.of_pool(self._cluster, claim, node_class.spec.tags or {}, cluster.uid))
         is_relaxed = claim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
-        market, strategy = choice.capacity_type, (_CORRECTED if is_corrected(claim) else _STRATEGIES)[choice.capacity_type]
+        market = choice.capacity_type
+        strategy = (_CORRECTED if is_corrected(claim, choice) else _STRATEGIES)[market]
         on_demand: api.OnDemandOptions | None = api.OnDemandOptions(allocation_strategy=strategy)
         reserved: api.ReservedOptions | None = None
         if market == labels.RESERVED:
@@ -144,7 +145,7 @@ class Orders:
         if len(self._images) > REMEMBERED:
             self._images.clear()
         images = self._images.setdefault(node_class.status.amis, {})
-        corrected = is_corrected(claim)
+        corrected = is_corrected(claim, choice)
         groups: Groups = {}
         for b in choice.types:
             if b.type.name not in images:
@@ -229,8 +230,10 @@ class Orders:
         return self._contents[key]
 
 
-def is_corrected(claim: NodeClaim) -> bool:
-    return claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true"
+def is_corrected(claim: NodeClaim, choice: Choice) -> bool:
+    """Whether EC2 must be told the order: prices of what may be bought now are not its own."""
+    is_planned = claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true"
+    return is_planned and any(o.price_overlaid for b in choice.types for o in b.offerings)
 
 
 def boot_of(claim: NodeClaim, node_class: EC2NodeClass, making: Making, cluster: Cluster) -> Boot:

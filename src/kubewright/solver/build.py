@@ -19,7 +19,7 @@ from kubewright.scheduling.taints import PREFER_NO_SCHEDULE
 from kubewright.scheduling.volumes import Storage, driver_of
 from kubewright.settings import PreferencePolicy
 from kubewright.solver.classes import Asks, PodClass, add_variants, group
-from kubewright.solver.company import awaits, daemon_rows
+from kubewright.solver.company import awaits, both_rows, daemon_rows
 from kubewright.solver.nodes import (
     ExistingNode,
     NodeTable,
@@ -193,6 +193,12 @@ class Parts:
                     target.nodes.add(index, 1)
             elif (value := labels.get(term.key)) is not None:
                 target.counts[value] = target.counts.get(value, 0) + 1
+        for daemon in self.daemons:
+            for term in required_anti_terms(
+                daemon.spec, daemon.namespace, daemon.metadata.labels, around.namespaces, self.aliases
+            ):
+                if term.key == names.HOSTNAME:
+                    self._expect_daemons(self._inverse(term), (daemon,))
         if self.topology.groups:
             self._bind_rules(owned, inverse)
 
@@ -251,12 +257,8 @@ class Parts:
     def _count(self, target: Group, scheduled: set[str]) -> None:
         """Count the pods that run already. Source: spec/scheduling 6.4."""
         term = target.term
-        if term.shape is Shape.AFFINITY and term.key == names.HOSTNAME:
-            picked = [d for d in self.daemons if term.selects(d.namespace, d.metadata.labels)]
-            target.daemon_rows = daemon_rows(self.templates, picked, self.aliases)
-            for node in self.table.nodes:
-                if awaits(node, picked, self.aliases):
-                    target.nodes.add(node.index, 1)
+        if term.shape is not Shape.SPREAD and term.key == names.HOSTNAME:
+            self._expect_daemons(target, [d for d in self.daemons if term.selects(d.namespace, d.metadata.labels)])
         filtered = bool(term.filter.alternatives or term.filter.tolerations is not None)
         if filtered:
             target.nodes_passing = 0
@@ -283,6 +285,13 @@ class Parts:
                     target.elsewhere += pods
                 elif (there := self._leaving_labels()[which].get(term.key)) is not None:
                     target.counts[there] = target.counts.get(there, 0) + pods
+
+    def _expect_daemons(self, target: Group, daemons: Sequence[Pod]) -> None:
+        """Count the pods that DaemonSets will have on nodes to come, and on those that are coming up."""
+        target.daemon_rows = both_rows(target.daemon_rows, daemon_rows(self.templates, daemons, self.aliases))
+        for node in self.table.nodes:
+            if awaits(node, daemons, self.aliases):
+                target.nodes.add(node.index, 1)
 
     def _leaving_labels(self) -> dict[str, Mapping[str, str]]:
         return {place.node.name: place.node.metadata.labels for place in self.problem.leaving if place.node is not None}

@@ -1,7 +1,8 @@
-"""Affinity towards DaemonSets: on a node to come their pods will run, so whoever must be beside them may go there.
+"""Affinity and anti-affinity towards DaemonSets: on a node to come their pods will run, first of all.
 
-Differs from the reference on purpose, which leaves such pods pending. Only for hostname terms, and only nodes of which it is sure
-that the DaemonSet will run there.
+So whoever must be beside them may go there, and whoever must not be is kept off. Differs from the reference on purpose, which
+leaves the former pending, and buys nodes for the latter that kube-scheduler then refuses. Only for hostname terms, and only nodes
+of which it is sure that the DaemonSet will run there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,11 @@ def daemon_rows(templates: Sequence[Template], daemons: Sequence[Pod], aliases: 
         if rows:
             found[template.name] = rows
     return found
+
+
+def both_rows(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Rows of either, by NodePool."""
+    return {pool: one.get(pool, 0) | other.get(pool, 0) for pool in sorted({*one, *other})}
 
 
 def awaits(node: ExistingNode, daemons: Sequence[Pod], aliases: Mapping[str, str]) -> bool:

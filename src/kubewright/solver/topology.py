@@ -304,15 +304,18 @@ def shunned(counted_in: Iterable[Group], domains: Callable[[str], Iterable[str]]
 
 
 def rows_with_company(rules: Iterable[Rule], pool: str, claim: int | None) -> int:
-    """Rows of a claim where pods that must be beside a DaemonSet's find one, or a pod that is on the claim already."""
+    """Rows of a claim that suit pods which must be beside a DaemonSet's or must not.
+
+    Who must be beside one may also find a pod to follow on the claim already.
+    """
     rows = -1
     for rule in rules:
         group = rule.group
-        if (
-            group.daemon_rows
-            and (not rule.own or group.any_counted)
-            and not (claim is not None and group.claims.counts.get(claim))
-        ):
+        if not group.daemon_rows:
+            continue
+        if group.inverse or group.term.shape is Shape.ANTI_AFFINITY:
+            rows &= ~group.daemon_rows.get(pool, 0)
+        elif (not rule.own or group.any_counted) and not (claim is not None and group.claims.counts.get(claim)):
             rows &= group.daemon_rows.get(pool, 0)
     return rows
 

@@ -63,12 +63,14 @@ def made(numbers: Numbers, without: Collection[str] = ()) -> Made:
     for first, second in _ALONE:
         if first in wanted:
             wanted.discard(second)
+    if "daemon-company" in wanted:
+        wanted.add("daemon")
     pools = cluster.pools(source, wanted)
     nodes = cluster.Nodes(source, wanted, [p["metadata"]["name"] for p in pools])
     nodes.make()
     objects: list[J] = [*cluster.namespaces(), *pools, *cluster.storage(source), *nodes.objects]
     if "daemon" in wanted:
-        objects.append(cluster.daemon(source))
+        objects.append(cluster.daemon(source, shy="daemon-company" in wanted and source.chance(20)))
     workloads = Workloads(source, wanted)
     for node, app in nodes.running:
         workloads.running(node, app)

@@ -191,7 +191,8 @@ class Nodes:
         self.running += [(name, source.one(*APPS)) for _ in range(source.between(least, 4))]
 
 
-def daemon(source: Source) -> J:
+def daemon(source: Source, *, shy: bool) -> J:
+    """A DaemonSet on most nodes; a `shy` one stands beside no blue pod."""
     requests = {"cpu": source.one("200m", "500m"), "memory": "128Mi"}
     spec: J = {"containers": [{"name": "d", "image": "d", "resources": {"requests": requests}}]}
     if source.chance(70):
@@ -201,6 +202,9 @@ def daemon(source: Source) -> J:
     elif source.chance(30):
         term = {"matchExpressions": [expression(CATEGORY, "NotIn", "c")]}
         spec["affinity"] = {"nodeAffinity": {MUST: {"nodeSelectorTerms": [term]}}}
+    if shy:
+        term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "blue"}}}
+        spec.setdefault("affinity", {})["podAntiAffinity"] = {MUST: [term]}
     template = {"metadata": {"labels": {"d": "agent"}}, "spec": spec}
     return {
         "apiVersion": "apps/v1",

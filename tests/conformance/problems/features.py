@@ -31,6 +31,7 @@ FEATURES: dict[str, str] = {
     "attach-limit": "of existing nodes",
     "attach-limit-new": "of instance types",
     "daemon": "overhead by instance type",
+    "daemon-company": "pods that must be beside a DaemonSet's pod, or must not, and the other way about",
     "init-container": "",
     "sidecar": "restartable init containers",
     "pod-level": "resources of the whole pod",

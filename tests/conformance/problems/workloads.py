@@ -292,6 +292,9 @@ class Workloads:
         if spaces and "podAffinity" not in affinity and "podAntiAffinity" not in affinity and (self.first or source.chance(50)):
             feature = source.one("affinity", "anti-affinity")
             affinity[side[feature]] = {MUST: [self._pod_term(app, feature)]}
+        if self.has("daemon-company") and "podAffinity" not in affinity and "podAntiAffinity" not in affinity:
+            beside = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"d": "agent"}}, "namespaces": ["default"]}
+            affinity["podAntiAffinity" if source.chance(30) else "podAffinity"] = {MUST: [beside]}
         if self.has("preferred-pods"):
             field = source.one("podAffinity", "podAntiAffinity")
             weighted = {"weight": source.one(1, 100), "podAffinityTerm": self._pod_term(app, "")}

@@ -66,7 +66,7 @@ def test_refresh_writes_what_the_cloud_answers_in_the_same_format():
     async def tell(world: World):
         return catalogue.read(await catalogue.refresh(world.ec2, "us-west-2", "2026-11-29"))
 
-    found = story(tell)
+    found = story(tell, whole=True)
     assert found.date == "2026-11-29"
     assert found.on_demand["us-west-2"]["m5.large"] == 0.096
     assert found.region("us-west-2").zones_of("m5.large") == KNOWN.region("us-west-2").zones_of("m5.large")

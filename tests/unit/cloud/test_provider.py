@@ -63,7 +63,7 @@ def test_offerings_are_the_class_zones_by_both_markets_cheapest_first():
         listed = next(o.price for o in types["m5.large"].offerings if o.capacity_type == "on-demand")
         assert all(o.price < listed for o in types["m5.large"].offerings if o.capacity_type == "spot")
 
-    story(tell)
+    story(tell, whole=True)
 
 
 def test_every_label_of_aws_has_an_answer_on_every_type():
@@ -76,7 +76,7 @@ def test_every_label_of_aws_has_an_answer_on_every_type():
         for t in await world.provider.instance_types(await world.pool()):
             assert wanted <= t.requirements.keys(), t.name
 
-    story(tell)
+    story(tell, whole=True)
 
 
 def test_types_survive_a_dead_spot_market_at_on_demand_prices():
@@ -174,7 +174,7 @@ def test_at_most_sixty_types_the_cheapest_first_and_nothing_exotic():
         assert [b.price for b in choice.types] == sorted(b.price for b in choice.types)
         assert not any("metal" in b.type.name or b.type.capacity["nvidia.com/gpu"] for b in choice.types)
 
-    story(tell)
+    story(tell, whole=True)
 
 
 def test_metal_is_bought_when_nothing_else_is_asked_for():

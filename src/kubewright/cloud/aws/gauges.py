@@ -8,7 +8,6 @@ from kubewright.catalogue.types import InstanceType
 from kubewright.cloud.aws.measures import Measures
 
 _OFFERING = "karpenter_cloudprovider_instance_type_offering"
-_NAMES = ("instance_type", "capacity_type", "zone")
 
 
 class Gauges:
@@ -16,7 +15,6 @@ class Gauges:
 
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
-        self._shown: set[tuple[str, str, str]] = set()
 
     def tell(self, types: Iterable[InstanceType]) -> None:
         """`types` of all NodeClasses; what one of them can buy is available."""
@@ -35,11 +33,5 @@ class Gauges:
             for name, capacity_type, zone in sorted(offered):
                 if zone in reserved and capacity_type != labels.RESERVED:
                     offered.setdefault((name, labels.RESERVED, zone), (False, 0.0))
-        for key in sorted(self._shown - set(offered)):
-            for name in ("available", "price_estimate"):
-                self._measures.remove(f"{_OFFERING}_{name}", **dict(zip(_NAMES, key, strict=True)))
-        for key, (available, price) in sorted(offered.items()):
-            named = dict(zip(_NAMES, key, strict=True))
-            self._measures.set(f"{_OFFERING}_available", float(available), **named)
-            self._measures.set(f"{_OFFERING}_price_estimate", price, **named)
-        self._shown = set(offered)
+        self._measures.replace(f"{_OFFERING}_available", {key: float(is_sold) for key, (is_sold, _) in sorted(offered.items())})
+        self._measures.replace(f"{_OFFERING}_price_estimate", {key: price for key, (_, price) in sorted(offered.items())})

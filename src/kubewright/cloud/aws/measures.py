@@ -1,5 +1,7 @@
 """Metrics of the AWS provider; silent until somebody who has a registry hands it over. Source: spec/aws 11."""
 
+from collections.abc import Mapping
+
 from kubewright.metrics import Registry
 
 
@@ -21,6 +23,7 @@ class Measures:
         if self.registry is not None:
             self.registry.observe(name, value, **labels)
 
-    def remove(self, name: str, /, **labels: str) -> None:
+    def replace(self, name: str, series: Mapping[tuple[str, ...], float]) -> None:
+        """Let a gauge have exactly these series."""
         if self.registry is not None:
-            self.registry.remove(name, **labels)
+            self.registry.replace(name, series)

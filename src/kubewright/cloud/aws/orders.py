@@ -197,7 +197,7 @@ class Orders:
             if not overrides:
                 continue
             content = self._content(claim, node_class, making, cluster, aws)
-            name = await self._templates.ensure(node_class, content, now)
+            name = await self._templates.ensure(node_class, content, now, claim.metadata.labels.get(labels.NODEPOOL, ""))
             specification = api.TemplateSpecification(launch_template_name=name)
             configs.append(api.TemplateConfig(launch_template_specification=specification, overrides=overrides))
             if making.reservation_id:

@@ -187,18 +187,20 @@ class LaunchTemplates:
         self._used: dict[str, datetime] = {}
         self._making: dict[str, asyncio.Lock] = {}
 
-    async def ensure(self, node_class: EC2NodeClass, content: api.LaunchTemplateData, now: datetime) -> str:
-        """The name of a template that says `content`. Safe to repeat. Raises AwsError."""
+    async def ensure(self, node_class: EC2NodeClass, content: api.LaunchTemplateData, now: datetime, pool: str) -> str:
+        """The name of a template that says `content`, for launches of `pool`. Safe to repeat. Raises AwsError."""
         name = name_of(content, self._cluster, node_class.name)
         # One call, however many launches want the template at the same time.
         async with self._making.setdefault(name, asyncio.Lock()):
             if name not in self._used:
-                await self._create(name, node_class, content)
+                await self._create(name, node_class, content, pool)
             self._used[name] = now
         return name
 
-    async def _create(self, name: str, node_class: EC2NodeClass, content: api.LaunchTemplateData) -> None:
-        found = tags.as_tags(tags.of_class(self._cluster, node_class.name, node_class.spec.tags or {}))
+    async def _create(self, name: str, node_class: EC2NodeClass, content: api.LaunchTemplateData, pool: str) -> None:
+        # IAM policies let nobody make, use or delete a template without the pool's tag.
+        marks = {**tags.of_class(self._cluster, node_class.name, node_class.spec.tags or {}), tags.NODE_POOL: pool}
+        found = tags.as_tags(marks)
         request = api.CreateLaunchTemplate(
             launch_template_name=name,
             launch_template_data=content,

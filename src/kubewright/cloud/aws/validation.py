@@ -144,7 +144,7 @@ class Validation:
         making = Making(
             image_id=image_id, pods=shape.capacity["pods"] // ONE, capacity_type=labels.ON_DEMAND, tenancy=_tenancy(pools)
         )
-        claim = _sample(node_class)
+        claim = _sample(node_class, min((p.name for p in pools), default="validation"))
         text = userdata.render(node_class, orders.boot_of(claim, node_class, making, cluster))
         marks = tags.of_pool(cluster.name, claim, node_class.spec.tags or {}, cluster.uid)
         content = templates.data(
@@ -157,7 +157,7 @@ class Validation:
             reserves=self._settings.reserved_capacity,
         )
         try:
-            name = await self._templates.ensure(node_class, content, self._clock.now())
+            name = await self._templates.ensure(node_class, content, self._clock.now(), claim.metadata.labels[labels.NODEPOOL])
         except AwsError as error:
             return _judge(error, "CreateLaunchTemplate", "Controller isn't authorized to call ec2:CreateLaunchTemplate")
         specification = api.TemplateSpecification(launch_template_name=name)
@@ -265,6 +265,6 @@ def _tenancy(pools: Sequence[NodePool]) -> str:
     return "default"
 
 
-def _sample(node_class: EC2NodeClass) -> NodeClaim:
+def _sample(node_class: EC2NodeClass, pool: str) -> NodeClaim:
     reference = NodeClassReference(group=node_class.RESOURCE.group, kind=node_class.RESOURCE.kind, name=node_class.name)
-    return NodeClaim(metadata=ObjectMeta(name="validation"), spec=NodeClaimSpec(node_class_ref=reference))
+    return NodeClaim(metadata=ObjectMeta(name="validation", labels={labels.NODEPOOL: pool}), spec=NodeClaimSpec(node_class_ref=reference))

@@ -161,10 +161,14 @@ class Engine:
             if progress.deferred is not None:
                 return
 
+    def leeway(self, rules: Rules) -> Leeway:
+        """Where rules let pods go at this moment; `packing` has its own taste for what they leave open."""
+        return Leeway(rules)
+
     def _place_some(self, progress: Progress, variant: Variant) -> int:
         """Put as many as one place takes on the first place that takes any; how many that were."""
         rules = variant.rules or NO_RULES
-        leeway = Leeway(rules)
+        leeway = self.leeway(rules)
         if leeway.limits and leeway.nowhere:
             return 0
         most = 1 if rules.one_at_a_time or progress.one.ports or self.spread_out else progress.left

@@ -86,6 +86,9 @@ _SCHEDULING = (
     ),
     Metric("kubewright_plan_gap_ratio", Kind.GAUGE, (), "Share by which that cost may lie above the least possible."),
     Metric("kubewright_plan_first_fit_usd_per_hour", Kind.GAUGE, (), "What first fit would have cost in that pass."),
+    Metric(
+        "kubewright_event_loop_longest_block_seconds", Kind.GAUGE, (), "Longest time in which the event loop did not come round."
+    ),
     Metric("kubewright_shadow_nodes", Kind.GAUGE, ("by", "what"), "In shadow: nodes that would have been, and that were."),
     Metric("kubewright_shadow_usd_per_hour", Kind.GAUGE, ("by", "what"), "In shadow: what these nodes cost together, an hour."),
     _gauge("scheduler_pending_pods_by_effective_zone_count", "controller zone", "Pending pods by the zone they must go to."),

@@ -23,6 +23,7 @@ from kubewright.metrics.server import Page, serve
 from kubewright.operator.neighbours import look_out
 from kubewright.operator.operator import Operator
 from kubewright.operator.options import Options
+from kubewright.operator.pulse import pulse
 from kubewright.operator.shadow import ReadOnly, Shadow
 from kubewright.records.directory import Directory
 from kubewright.records.keeper import Keeper
@@ -75,6 +76,8 @@ async def run(options: Options, make_provider: MakeProvider, *, registry: Regist
                 before_scrape=operator.observation.before_scrape,
             )
         )
+        beat = asyncio.create_task(pulse(registry), name="pulse")
+        stack.callback(beat.cancel)
         if options.leader_election:
             leading = _leading(options, client, clock, registry)
             work = operator.lead(leading, first=(lambda: look_out(client)) if wary else None)

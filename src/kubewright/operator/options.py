@@ -304,9 +304,9 @@ _NOT_FROM_ENVIRONMENT = frozenset(
         *("packing-budget-most", "packing-node-cost", "packing-node-cpu", "packing-workload-share", "packing-nodes"),
         *("packing-nodes-within", "packing-slack", "launch-price-share", "launch-least-pools"),
         *("freeze", "consolidation-balance", "price-file", "settled-after", "drift-surge", "drift-failed-joins"),
+        *("unused-after", "spend-cap", "purchases-per-hour", "zonal-shift-evacuation", "replace-on-rebalance"),
     }
 )
-        *("unused-after", "spend-cap", "purchases-per-hour", "zonal-shift-evacuation", "replace-on-rebalance"),
 """Too general as bare variables (KUBECONFIG is read by the client); ours have the prefix KUBEWRIGHT_."""
 
 

@@ -76,8 +76,12 @@ class DisruptionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A move in a pool that is `Balanced` must gain at least 1/balance of what its disturbance is worth (the reference's k)."""
     least_score: float = 0.1
     """The same for other policies, as a share: such a move must gain at least a tenth of what its disturbance is worth."""
-    settled_after: timedelta = timedelta(minutes=10)
-    """A node younger than this, or whose pods came or went more recently, costs up to twice as much to move."""
+    settled_after: timedelta = timedelta(hours=1)
+    """A node younger than this, or whose pods came or went more recently, costs more to move, the more so the newer."""
+    unrest: float = 5.0
+    """How many times as much on top it costs just then; once in `Balanced` pools."""
+    steering: bool = True
+    """Whether nodes that are next in line to be emptied get a soft taint, so that pods that move do not move there."""
     search_steps: int = 400_000
     """Budget of one search for nodes to consolidate, in places looked at; only `operator` turns seconds into steps."""
     surge: int = 1

@@ -42,6 +42,12 @@ TERMINATION_FINALIZER = "karpenter.sh/termination"
 DISRUPTED_TAINT = Taint(key="karpenter.sh/disrupted", effect="NoSchedule")
 UNREGISTERED_TAINT = Taint(key="karpenter.sh/unregistered", effect="NoExecute")
 
+SOON_TAINT = Taint(key="kubewright.sh/going-soon", effect="PreferNoSchedule")
+"""On nodes that are next in line to be emptied: kube-scheduler puts pods elsewhere if it can, so they move once and not twice.
+
+No decision of ours looks at it.
+"""
+
 ON_DEMAND = "on-demand"
 SPOT = "spot"
 RESERVED = "reserved"

@@ -15,6 +15,7 @@ from kubewright.api import labels
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers.context import Context
 from kubewright.controllers.orders import OrderQueue
+from kubewright.controllers.steering import Steering
 from kubewright.disruption import marking
 from kubewright.disruption.commands import Command
 from kubewright.disruption.decisions import Decisions
@@ -50,6 +51,8 @@ class Disruption:
         self._confirm = confirm
         self._pending: list[Command] = []
         self._memory = Memory()
+        self._steering = Steering(context)
+        self._soon: frozenset[str] = frozenset()
         self._log = structlog.get_logger("kubewright.disruption")
         self.last: Decisions | None = None
         """What the last look found, and why the rest stays."""
@@ -138,7 +141,16 @@ class Disruption:
                     self._tell(command, "ConsolidationCandidate", str(command))
             else:
                 await self._begin(command, snapshot)
+        await self._steer(found, snapshot)
         return found
+
+    async def _steer(self, found: Decisions, snapshot: Snapshot) -> None:
+        """Keep pods that move, or come, off the nodes that are next, and off those that are being thought over."""
+        if found.soon is not None:
+            self._soon = frozenset(found.soon)
+        thought_over = {c.name for command in self._pending for c in command.candidates}
+        wanted = self._soon | thought_over if self._on.settings.disruption.steering else frozenset[str]()
+        await self._steering.steer(wanted, snapshot)
 
     def _remembered(self, snapshot: Snapshot) -> Memory:
         """What deciding must know that no object says: who is spoken for, and whose machines do not join."""
@@ -149,7 +161,8 @@ class Disruption:
         failed = {p.node_pool.name: self._on.healths.of(p.node_pool).failed_in_a_row for p in snapshot.pools}
         return msgspec.structs.replace(
             self._memory,
-            queued=self._queue.in_hand() | thought_over | backing_off,
+            queued=frozenset(self._queue.in_hand() | thought_over),
+            resting=frozenset(backing_off),
             failed_joins={name: count for name, count in failed.items() if count},
         )
 

@@ -18,10 +18,12 @@ from kubewright.disruption.reasons import Class
 from kubewright.disruption.stays import Because, Stay
 from kubewright.lifecycle import pods, state
 from kubewright.lifecycle.pods import PdbIndex
+from kubewright.settings import DisruptionSettings
 from kubewright.solver.problem import Pool, Snapshot, StateNode
 
 BLOCKED = "DisruptionBlocked"
-NO_TIME = timedelta()
+SETTLED = DisruptionSettings(settled_after=timedelta())
+"""Under which nothing counts as new."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -93,10 +95,10 @@ class Candidates(msgspec.Struct, frozen=True):
     blocked: tuple[Blocked, ...] = ()
 
 
-def candidates(snapshot: Snapshot, how: Class, queued: Collection[str] = (), settled_after: timedelta = NO_TIME) -> Candidates:
+def candidates(snapshot: Snapshot, how: Class, queued: Collection[str] = (), knobs: DisruptionSettings = SETTLED) -> Candidates:
     """Every node of the snapshot, judged; `queued` are the providerIDs that a command already has in hand.
 
-    `settled_after` is how long a node or its pods count as new, which makes moving them dearer.
+    `knobs` tell how much dearer it is to move nodes and pods that are new; without them nothing is new.
     """
     guards = PdbIndex.of(snapshot.surroundings.budgets)
     pools = {pool.node_pool.name: pool for pool in snapshot.pools}
@@ -104,7 +106,7 @@ def candidates(snapshot: Snapshot, how: Class, queued: Collection[str] = (), set
     found: list[Candidate] = []
     blocked: list[Blocked] = []
     for known in snapshot.nodes:
-        judged = judge(known, how, pools, guards, queued=queued, now=snapshot.now, kinds=kinds, settled_after=settled_after)
+        judged = judge(known, how, pools, guards, queued=queued, now=snapshot.now, kinds=kinds, knobs=knobs)
         if isinstance(judged, Candidate):
             found.append(judged)
         else:
@@ -113,7 +115,7 @@ def candidates(snapshot: Snapshot, how: Class, queued: Collection[str] = (), set
 
 
 def eventual(
-    snapshot: Snapshot, graceful: Candidates, queued: Collection[str] = (), settled_after: timedelta = NO_TIME
+    snapshot: Snapshot, graceful: Candidates, queued: Collection[str] = (), knobs: DisruptionSettings = SETTLED
 ) -> tuple[Candidate, ...]:
     """The candidates of an eventual method, by name: what a graceful one may touch, and nodes whose wait is bounded."""
     bounded = tuple(
@@ -121,7 +123,7 @@ def eventual(
     )
     if not bounded:
         return graceful.found
-    more = candidates(msgspec.structs.replace(snapshot, nodes=bounded), Class.EVENTUAL, queued, settled_after).found
+    more = candidates(msgspec.structs.replace(snapshot, nodes=bounded), Class.EVENTUAL, queued, knobs).found
     return tuple(sorted((*graceful.found, *more), key=lambda c: c.name))
 
 
@@ -134,7 +136,7 @@ def judge(
     queued: Collection[str],
     now: datetime,
     kinds: Mapping[str, Mapping[str, InstanceType]] | None = None,
-    settled_after: timedelta = NO_TIME,
+    knobs: DisruptionSettings = SETTLED,
 ) -> Candidate | Blocked:
     """One node; the first thing in the way is the one that is named."""
     claim = known.claim
@@ -161,7 +163,7 @@ def judge(
     listed = kinds.get(owner, {}) if kinds is not None else {t.name: t for t in pool.instance_types}
     disturbance = cost.of_pods(reschedulable)
     if disturbance > 1.0:
-        disturbance *= cost.restlessness(claim, now, settled_after)
+        disturbance *= cost.restlessness(claim, pool.node_pool, knobs, now)
     is_known = state.labels_of(known).get(labels.INSTANCE_TYPE, "") in listed
     return Candidate(known, claim, pool.node_pool, reschedulable, _price(known, listed), disturbance, movers, is_known)
 

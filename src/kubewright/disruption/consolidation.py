@@ -44,6 +44,8 @@ class Consolidated(msgspec.Struct, frozen=True):
     stays: Mapping[str, Stay] = {}
     eligible: int = 0
     unreached: tuple[str, ...] = ()
+    soon: tuple[str, ...] = ()
+    """Nodes that are next in line, by name."""
     steps: int = 0
 
 
@@ -102,7 +104,7 @@ def find(
     for command in look.commands:
         for one in command.candidates:
             stays.pop(one.name, None)
-    return Consolidated(tuple(look.commands), stays, len(chosen), look.unreached, look.steps)
+    return Consolidated(tuple(look.commands), stays, len(chosen), look.unreached, look.soon, look.steps)
 
 
 class _Look:
@@ -129,6 +131,7 @@ class _Look:
         self.commands: list[Command] = []
         self.stays: dict[str, Stay] = {}
         self.unreached: tuple[str, ...] = ()
+        self.soon: tuple[str, ...] = ()
         self.steps = 0
 
     def run(self) -> None:
@@ -161,11 +164,12 @@ class _Look:
             spot=gates.spot_to_spot_consolidation,
             steps=max(0, self._settings.search_steps - self.steps),
             starved=self._starved,
+            steering=self._settings.steering,
         )
         found = search.run()
         self.steps += found.steps
         self.stays.update(found.stays)
-        self.unreached = found.unreached
+        self.unreached, self.soon = found.unreached, found.soon
         groups = list(found.groups)
         for _ in range(TRIES):
             if not groups:

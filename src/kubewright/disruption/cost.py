@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from kubewright.api.core import Pod
-from kubewright.api.karpenter import NodeClaim
+from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.disruption.consolidatable import quiet_since
 from kubewright.lifecycle import claims
+from kubewright.settings import DisruptionSettings
 
+BALANCED = "Balanced"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PER_DELETION_COST, _PER_PRIORITY = 2.0**27, 2.0**25
 _LEAST, _MOST = -10.0, 10.0
@@ -36,12 +38,18 @@ def of_pods(moving: Iterable[Pod]) -> float:
     return 1.0 + sum(max(0.0, of_pod(pod)) for pod in moving)
 
 
-def restlessness(claim: NodeClaim, now: datetime, settled_after: timedelta) -> float:
-    """By what the cost of moving is multiplied: 2 just after the node came or its pods last did, 1 once it has settled."""
+def restlessness(claim: NodeClaim, pool: NodePool, knobs: DisruptionSettings, now: datetime) -> float:
+    """By what the cost of moving is multiplied: much just after the node came or its pods last did, 1 once it has settled.
+
+    What could be gained now can still be gained when it has shown to last; a fleet in motion is not chased. `Balanced`, which
+    weighs more strictly anyway, at most doubles it.
+    """
     moments = [m for m in (quiet_since(claim), claims.since(claim, claims.INITIALIZED)) if m is not None]
-    if settled_after <= timedelta() or not moments:
+    if knobs.settled_after <= timedelta() or not moments:
         return 1.0
-    return 1.0 + max(0.0, 1.0 - (now - max(moments)) / settled_after)
+    new = max(0.0, 1.0 - (now - max(moments)) / knobs.settled_after)
+    most = knobs.unrest if pool.spec.disruption.consolidation_policy != BALANCED else min(knobs.unrest, 1.0)
+    return 1.0 + most * new
 
 
 def remaining_life(claim: NodeClaim, expire_after: timedelta | None, now: datetime) -> float:

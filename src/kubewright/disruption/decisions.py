@@ -46,6 +46,8 @@ class Decisions(msgspec.Struct, frozen=True):
     """Of the search."""
     out_of_steps: bool = False
     """Whether the search ended because its budget of steps did."""
+    soon: tuple[str, ...] | None = None
+    """Nodes that are next in line, for a soft taint; None where nobody asked, and what was said before still holds."""
 
 
 def decide(
@@ -75,8 +77,8 @@ def _look(snapshot: Snapshot, settings: Settings, memory: Memory, solver: Solver
     if everywhere is not None:
         return Decisions(stays={state.name(n): (everywhere,) for n in snapshot.nodes}, memory=memory)
     knobs = settings.disruption
-    graceful = candidates(snapshot, Class.GRACEFUL, memory.queued, knobs.settled_after)
-    more = eventual(snapshot, graceful, memory.queued, knobs.settled_after)
+    graceful = candidates(snapshot, Class.GRACEFUL, memory.untouchable, knobs)
+    more = eventual(snapshot, graceful, memory.untouchable, knobs)
     used = budgets.usage(snapshot.nodes, memory.queued)
     pools = tuple(p.node_pool for p in snapshot.pools)
     left = {reason: budgets.remaining(pools, used, reason, snapshot.now) for reason in Reason}
@@ -98,6 +100,7 @@ def _look(snapshot: Snapshot, settings: Settings, memory: Memory, solver: Solver
         found.memory,
         found.steps,
         bool(found.memory.unreached),
+        found.soon,
     )
 
 
@@ -115,6 +118,7 @@ class _Found:
         self.eligible: dict[str, int] = {}
         self.held: dict[str, tuple[str, ...]] = {}
         self.steps = 0
+        self.soon: tuple[str, ...] | None = None
 
     def note(self, name: str, stay: Stay) -> None:
         reasons = self._stays.setdefault(name, [])
@@ -151,7 +155,7 @@ class _Found:
         found = consolidation.find(self._rest(candidates), left, self._simulation(), self._knobs, self._before)
         self._note(Reason.UNDERUTILIZED, found.stays, found.eligible, candidates)
         self.commands += found.commands
-        self.steps = found.steps
+        self.steps, self.soon = found.steps, found.soon
         quiet = not found.commands and not found.unreached
         self.memory = replace(
             self.memory,

@@ -24,7 +24,12 @@ def fingerprint(snapshot: Snapshot, left: Budgets, memory: Memory) -> str:
     """
     digest = hashlib.sha256()
     bucket = int(snapshot.now.timestamp() // LASTS.total_seconds())
-    parts = [str(bucket), *sorted(memory.queued), *(f"{name}={n}" for name, n in sorted(left.left.items()))]
+    parts = [
+        str(bucket),
+        *sorted(memory.queued),
+        *sorted(memory.resting),
+        *(f"{name}={n}" for name, n in sorted(left.left.items())),
+    ]
     for node in snapshot.nodes:
         versions = _versions(node)
         if "" in versions:

@@ -23,6 +23,8 @@ PARTNERS = 16
 """Nodes that are tried as further members of a group."""
 MISSES = 6
 """Nodes in a row that did not fit, after which a group is as large as it gets."""
+MOST_SOON = 100
+"""Nodes that are told to be next in line."""
 _CENT = 1e-9
 
 
@@ -39,6 +41,8 @@ class Proposal(msgspec.Struct, frozen=True):
     stays: Mapping[str, Stay] = {}
     """Node → why nothing was found for it."""
     unreached: tuple[str, ...] = ()
+    soon: tuple[str, ...] = ()
+    """Nodes that would go too if budgets allowed more now, by name."""
     steps: int = 0
 
 
@@ -56,6 +60,7 @@ class Search:
         spot: bool,
         steps: int,
         starved: Collection[str] = (),
+        steering: bool = False,
     ) -> None:
         """`spot` is whether spot machines may give way to spot machines; `starved` are names of nodes to begin with."""
         self._board = board
@@ -68,6 +73,9 @@ class Search:
         self._spot = spot
         self._steps = steps
         self._starved = frozenset(starved)
+        self._steering = steering
+        self._held: list[Candidate] = []
+        """Those whom only a budget of their pool holds back."""
         self._groups = Groups()
         self._gone: set[str] = set()
         self._wasted: dict[str, float] = {}
@@ -96,9 +104,27 @@ class Search:
                 if self._may_gain(one, gain):
                     heapq.heappush(waiting, (self._key(one, gain), True, one))
         groups = self._groups.joined()
+        soon = self._next_in_line() if self._steering else ()
         going = {c.name for group in groups for c in group.going}
         stays = {name: stay for name, stay in self._stays.items() if name not in going}
-        return Proposal(groups, stays, tuple(late), self._board.steps)
+        return Proposal(groups, stays, tuple(late), soon, self._board.steps)
+
+    def _next_in_line(self) -> tuple[str, ...]:
+        """Who of those that a budget holds back fits elsewhere when all before it are gone. Only said, never done."""
+        board = self._board
+        found: list[str] = []
+        for one in sorted({c.provider_id: c for c in self._held}.values(), key=lambda c: self._key(c, c.usd_per_hour)):
+            if len(found) >= MOST_SOON or self._out_of_steps():
+                break
+            if one.provider_id in self._gone or not self._worth.judge((one,), one.usd_per_hour).is_worth_it:
+                continue
+            mark = board.mark()
+            if board.take_away(board.at[one.provider_id]):
+                board.undo(mark)
+            else:
+                board.keep()
+                found.append(one.name)
+        return tuple(sorted(found))
 
     def _key(self, one: Candidate, gain: float) -> tuple[bool, float, float, str]:
         """Those whom a former search did not reach first, then by gain; older ones first among equals."""
@@ -129,6 +155,8 @@ class Search:
         """Whether budgets of nodes and of pods leave room for one more."""
         if self._room.get(one.pool.name, 0) <= 0:
             self._stays[one.name] = self._budgets.stay(one.pool)
+            if self._budgets.allowed.get(one.pool.name, 0) > 0:
+                self._held.append(one)
             return False
         guard = self._guards.blocking(one)
         if guard:

@@ -50,7 +50,7 @@ def validate(
     mine = {c.provider_id for c in command.candidates}
     queued = memory.queued - mine
     how = Class.EVENTUAL if command.reason is Reason.DRIFTED else Class.GRACEFUL
-    judged = candidates(snapshot, how, queued, settings.disruption.settled_after)
+    judged = candidates(snapshot, how, queued | (memory.resting - mine), settings.disruption)
     found = {c.provider_id: c for c in judged.found if c.provider_id in mine and _is_still_wanted(c, command)}
     used = budgets.usage(snapshot.nodes, queued)
     left = budgets.remaining((p.node_pool for p in snapshot.pools), used, command.reason, now)

@@ -15,7 +15,6 @@ from kubewright.lifecycle.pods import is_reschedulable
 from kubewright.settings import DisruptionSettings
 from kubewright.solver.problem import Pool, StateNode
 
-BALANCED = "Balanced"
 _CENT = 1e-9
 
 
@@ -80,7 +79,7 @@ class Worth:
 
     def threshold(self, candidate: Candidate) -> float:
         """The least score that a move of its pool must have."""
-        if candidate.pool.spec.disruption.consolidation_policy != BALANCED:
+        if candidate.pool.spec.disruption.consolidation_policy != cost.BALANCED:
             return self._settings.least_score
         return 1.0 / self._settings.balance if self._settings.balance > 0 else 0.0
 
@@ -89,7 +88,7 @@ class Worth:
         total = self._totals.get(name, Total())
         threshold = self.threshold(one)
         if total.usd_per_hour <= 0 or total.disturbance <= 0 or disturbance <= 0:
-            balanced = one.pool.spec.disruption.consolidation_policy == BALANCED
+            balanced = one.pool.spec.disruption.consolidation_policy == cost.BALANCED
             return Verdict(disturbance <= 0 or not balanced, 0.0, threshold, name)
         score = (saving / total.usd_per_hour) / (disturbance / total.disturbance)
         return Verdict(score >= threshold - _CENT, score, threshold, name)

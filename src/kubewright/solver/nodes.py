@@ -62,6 +62,8 @@ def taints_of(place: StateNode) -> tuple[Taint, ...]:
         taints = place.claim.spec.taints if place.claim is not None else ()
     else:
         taints = place.node.spec.taints
+    if names.SOON_TAINT in taints:
+        taints = tuple(t for t in taints if t != names.SOON_TAINT)
     if place.claim is None or initialized(place):
         return taints
     return without_startup(taints, place.claim.spec.startup_taints)

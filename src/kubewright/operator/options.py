@@ -294,6 +294,8 @@ _PROVIDER_FLAGS = (
     "ami-refresh-interval",
     "subnet-refresh-interval",
     "aws-feature-gates",
+    "zonal-shift-evacuation",
+    "replace-on-rebalance",
 )
 PROVIDER_VARIABLES = tuple(name.upper().replace("-", "_") for name in _PROVIDER_FLAGS)
 """Variables that the AWS provider reads."""
@@ -330,9 +332,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     values: dict[str, object] = {}
     settings: dict[str, object] = {}
     disruption: dict[str, object] = {}
+    purchases: dict[str, object] = {}
     provider: dict[str, str] = {}
     for name, (where, text) in sorted(chosen.items()):
-    purchases: dict[str, object] = {}
         flag = _BY_NAME[name]
         if flag.field == PROVIDER:
             provider[name] = text
@@ -343,10 +345,10 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
             raise ConfigError(f"validating cli flags / env vars, {where}: {error}") from None
         if flag.why_ignored:
             warnings.append(f"{where} is not heeded: {flag.why_ignored}")
-        elif flag.field.startswith("settings.disruption."):
-            disruption[flag.field.removeprefix("settings.disruption.")] = value
         elif flag.field.startswith("settings.purchases."):
             purchases[flag.field.removeprefix("settings.purchases.")] = value
+        elif flag.field.startswith("settings.disruption."):
+            disruption[flag.field.removeprefix("settings.disruption.")] = value
         elif flag.field.startswith("settings."):
             settings[flag.field.removeprefix("settings.")] = value
         else:

@@ -69,8 +69,6 @@ def karpenter_text(refusal: Refusal) -> str:
         case Because.MIN_VALUES:
             return f"minValues requirement is not met for label(s) (label(s)=[{facts.get('keys', '')}])"
         case Because.RESERVED:
-            if refusal.found.startswith("would"):
-                return "satisfying updated nodeclaim constraints would remove all compatible reserved offering options"
             return "one or more instance types with compatible reserved offerings are available, but could not be reserved"
         case Because.VOLUME:
             named = ", ".join(f"{key}={value}" for key, value in sorted(facts.items()))

@@ -37,7 +37,9 @@ def _sentence(refusal: Refusal) -> str:
         case Because.MIN_VALUES:
             return f"too few different values of {facts.get('keys', '')} would be left. Lower minValues or widen the pool."
         case Because.RESERVED:
-            return "reserved capacity that suits the pod is being taken by other nodes of this pass; it is tried again next."
+            return (
+                "only reserved capacity suits the pod, and other nodes take all of it. Allow on-demand as well, or reserve more."
+            )
         case Because.VOLUME:
             return f"volume {refusal.wanted}: {refusal.found}."
         case Because.UNSUPPORTED:

@@ -87,7 +87,7 @@ class Packer(Carrier):
             parts = []
         parts += [self._part(p, p.one.variants[0], p.one.variants[0].asks[0], (), p.left) for p in free if p.left]
         self._pack(parts)
-        self._exhaust([p for p in waiting if p.left and p.deferred is None])
+        self._exhaust([p for p in waiting if p.left])
         return [p for p in everyone if p.left]
 
     def _place_bound(self, waiting: Sequence[Progress], free: set[int]) -> None:
@@ -101,7 +101,7 @@ class Packer(Carrier):
                 self._onto_nodes(progress)
             else:
                 self._place(progress)
-        self._exhaust([p for p in rest if p.left and p.deferred is None and is_bound(p.one)])
+        self._exhaust([p for p in rest if p.left and is_bound(p.one)])
 
     def _follow(self, waiting: Sequence[Progress], free: Sequence[Progress]) -> list[Part]:
         """What the blueprint leaves to the engine, placed; what it puts on nodes, too; the rest as parts to pack."""

@@ -145,8 +145,6 @@ def _reasons(engine: Engine, parts: Parts, progress: Progress) -> tuple[Refusal,
     one = progress.one
     if one.refusal is not None:
         return (one.refusal,)
-    if progress.deferred is not None:
-        return (progress.deferred,)
     variant = one.variants[-1]
     rules = variant.rules or NO_RULES
     leeway = Leeway(rules)

@@ -11,6 +11,9 @@ from kubewright.api.karpenter import NodeClaim, NodeClaimSpec, NodeSelectorRequi
 from kubewright.api.meta import ObjectMeta
 from kubewright.catalogue.columns import Columns
 from kubewright.catalogue.types import Offering
+from kubewright.explain.karpenter import karpenter_text
+from kubewright.explain.sentences import sentence
+from kubewright.scheduling.refusal import Because
 from kubewright.solver.problem import SolverSettings, StateNode
 from kubewright.solver.reservations import Reservations
 from kubewright.solver.solve import solve
@@ -136,3 +139,15 @@ def test_what_was_bought_before_and_is_not_launched_yet_counts():
     plan = solve(ask(pods(3, cpu="3"), types=(kind,), settings=how, nodes=[StateNode(None, coming)]))
     held = [c for c in plan.claims if c.requirements[names.CAPACITY_TYPE].values == {names.RESERVED}]
     assert (len(held), len(plan.claims)) == (1, 3)
+
+
+def test_who_may_use_nothing_but_reserved_capacity_is_told_when_it_is_taken():
+    kind = reserved(S_TYPES[1], "a", "r", 1)
+    only = node_pool(requirements=(needs(names.CAPACITY_TYPE, names.RESERVED),))
+    how = SolverSettings(well_known_labels=frozenset({KEY}))
+    plan = solve(ask(pods(2, cpu="3"), [only], (kind,), settings=how))
+    assert len(plan.claims) == 1
+    ((refusal,),) = plan.unplaced.values()
+    assert (refusal.because, refusal.wanted) == (Because.RESERVED, "r")
+    assert "could not be reserved" in karpenter_text(refusal)
+    assert "Allow on-demand as well" in sentence(refusal)

@@ -42,7 +42,7 @@ class Engine(Seats):
         """Fix what open claims left open, and place those of `left` for whom that opened a domain; what is left then."""
         while True:
             self.pin_the_rest()
-            waiting = [p for p in left if p.left and p.one.refusal is None and p.deferred is None and is_topological(p.one)]
+            waiting = [p for p in left if p.left and p.one.refusal is None and is_topological(p.one)]
             if not self._exhaust(waiting):
                 return [p for p in left if p.left]
 
@@ -58,7 +58,7 @@ class Engine(Seats):
                 break
             placed += round_placed
             # Only topology can turn a no into a yes within a pass; everything else gets tighter.
-            waiting = [p for p in waiting if p.left and p.deferred is None and is_topological(p.one)]
+            waiting = [p for p in waiting if p.left and is_topological(p.one)]
         return placed
 
     def _place(self, progress: Progress) -> None:
@@ -74,14 +74,12 @@ class Engine(Seats):
                 if reporter is not None and index:
                     reporter.relaxed(tuple(pod.key for pod in one.pods[progress.done :]), variant.given_up[-1])
                 placed = self._place_some(progress, variant)
-                if placed or progress.deferred is not None:
+                if placed:
                     progress.done += placed
                     break
                 if not forgetful:
                     first = index + 1
             else:
-                return
-            if progress.deferred is not None:
                 return
 
     def leeway(self, rules: Rules) -> Leeway:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from kubewright.scheduling.refusal import Refusal
 from kubewright.solver.classes import PodClass
 from kubewright.solver.topology import (
     Allowed,
@@ -19,7 +18,7 @@ FREE = HostMasks(-1, 0, -1, 0, fresh=True)
 class Progress:
     """How far one class has come in a pass."""
 
-    __slots__ = ("claims_full", "deferred", "done", "nodes_full", "one", "requests")
+    __slots__ = ("claims_full", "done", "nodes_full", "one", "requests")
 
     def __init__(self, one: PodClass) -> None:
         self.one = one
@@ -29,8 +28,6 @@ class Progress:
         """Existing nodes without room for one of these; room only shrinks, so they are never asked again."""
         self.claims_full: dict[int, int] = {}
         """Id of an ask → open claims that cannot take one more under it for good."""
-        self.deferred: Refusal | None = None
-        """Set when the class waits for reserved capacity."""
 
     @property
     def left(self) -> int:

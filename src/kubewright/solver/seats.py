@@ -211,7 +211,7 @@ class Seats:
             if self.reservations is not None and claim.most(state, progress.requests, 1, within)[0]:
                 text = "nothing but reserved capacity suits, and all of it is taken"
                 names = ",".join(sorted(self.reservations.named(state, within & state.rows)))
-                return Refusal(Because.OFFERING, template.name, names, text)
+                return Refusal(Because.RESERVED, template.name, names, text)
             return None
         claim.rows = within & state.rows
         self.claims.append(claim)

@@ -241,6 +241,7 @@ def test_a_pool_at_its_limit_still_drifts():
 
 def test_the_numbers_of_a_disruption():
     registry = Registry()
+    exposed: list[str] = []
 
     async def story(world: World):
         await a_cluster(world, 3)
@@ -249,6 +250,7 @@ def test_the_numbers_of_a_disruption():
         await world.until(lambda: old not in names(world.claims()), 600)
         await world.until_running(3)
         await world.sleep(60)
+        exposed.append(registry.expose().decode())
 
     play(story, setting=Setting(registry=registry))
     decided = {"decision": "replace", "reason": "drifted", "consolidation_type": ""}
@@ -266,5 +268,4 @@ def test_the_numbers_of_a_disruption():
     for kind in ("Drifted", "Empty", "Underutilized"):
         assert registry.value("karpenter_nodepools_allowed_disruptions", nodepool="general", reason=kind) == 1
     assert registry.value("karpenter_voluntary_disruption_consolidation_timeouts_total", consolidation_type="single") == 0
-    exposed = registry.expose().decode()
-    assert 'voluntary_disruption_decision_evaluation_duration_seconds_count{consolidation_type="",reason="drifted"} 1' in exposed
+    assert 'voluntary_disruption_decision_evaluation_duration_seconds_count{consolidation_type="",reason="drifted"} 1' in exposed[0]

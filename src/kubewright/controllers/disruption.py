@@ -13,6 +13,7 @@ import structlog
 
 from kubewright.api import labels
 from kubewright.api.karpenter import NodeClaim, NodePool
+from kubewright.controllers import verdicts
 from kubewright.controllers.context import Context
 from kubewright.controllers.orders import OrderQueue
 from kubewright.controllers.steering import Steering
@@ -128,6 +129,7 @@ class Disruption:
         found = await asyncio.to_thread(self._look, snapshot, self._remembered(snapshot))
         self.last, self._memory = found, found.memory
         self._measure(found, loop.time() - began)
+        await verdicts.tell(self._on.actor, found, snapshot, self._on.settings.disruption.balance)
         self._tell_stays(found, snapshot)
         self._tell_budgets(found, snapshot)
         if found.out_of_steps:

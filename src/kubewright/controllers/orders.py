@@ -21,7 +21,7 @@ from kubewright.disruption.reasons import Class, Reason
 from kubewright.errors import Conflict, KubeError, NotFound
 from kubewright.kube.controller import Controller
 from kubewright.lifecycle import claims, orders, pods, purchase
-from kubewright.lifecycle.disrupted import disrupted
+from kubewright.lifecycle.disrupted import disrupted, policy_label
 from kubewright.lifecycle.effects import Count, Delete, EventKind, Publish
 from kubewright.lifecycle.orders import Fate, Order
 
@@ -251,7 +251,7 @@ class OrderQueue:
                 Publish(about, EventKind.NORMAL, "DisruptionTerminating", told, (about.metadata.uid, order.reason))
             )
         pool = self._on.mirror.pool_of(claim)
-        policy = _snake(pool.spec.disruption.consolidation_policy) if order.method and pool is not None else ""
+        policy = policy_label(pool.spec.disruption.consolidation_policy) if order.method and pool is not None else ""
         moving = sum(1 for n in found for p in self._on.mirror.pods_on(n.name) if pods.is_reschedulable(p))
         reason = Reason(order.reason).metric
         await self._on.actor.act(
@@ -327,7 +327,3 @@ class OrderQueue:
 
 def _class_of(reason: Reason) -> Class:
     return Class.EVENTUAL if reason is Reason.DRIFTED else Class.GRACEFUL
-
-
-def _snake(policy: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in policy).lstrip("_")

@@ -22,6 +22,11 @@ def disrupted(claim: NodeClaim, reason: str, *, pods: int | None = None, policy:
     return Count("pods_disruption_initiated_total", facts, pods)
 
 
+def policy_label(policy: str) -> str:
+    """A consolidationPolicy as metrics write it: `when_empty_or_underutilized`."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in policy).lstrip("_")
+
+
 def termination_mode(claim: NodeClaim) -> str:
     allowed = claims.grace(claim)
     if allowed is None:

@@ -85,6 +85,18 @@ def test_what_is_down_or_going_is_charged_and_what_is_not_ours_or_not_ready_yet_
     assert found.allowed == {"general": 3}
 
 
+@pytest.mark.parametrize(
+    ("initialized", "launching", "deleting", "down", "text", "left"),
+    [(19, 0, 2, 1, "20%", 1), (10, 2, 0, 0, "10%", 1), (3, 0, 0, 0, "10%", 1), (10, 0, 0, 0, "0%", 0), (20, 0, 0, 3, "10%", 0)],
+)
+def test_percentages_of_what_is_initialized_less_what_is_going_or_down(initialized, launching, deleting, down, text, left):
+    """Cases C62 and C64."""
+    cluster = [known(f"n-{i}", marked=i < deleting, ready=not deleting <= i < deleting + down) for i in range(initialized)]
+    cluster += [known(f"l-{i}", stage="Registered") for i in range(launching)]
+    found = budgets.remaining([pool(budgets=(Budget(nodes=text),))], budgets.usage(cluster), Reason.EMPTY, T0)
+    assert found.left == {"general": left}
+
+
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), max_size=12), st.integers(0, 100))
 def test_never_more_than_the_budget_is_down_or_going_after_what_is_left_is_used(machines, percent):
     cluster = [known(f"n-{i}", marked=m, ready=r, pods=(pod(),) if p else ()) for i, (m, r, p) in enumerate(machines)]

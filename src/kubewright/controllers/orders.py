@@ -272,8 +272,21 @@ class OrderQueue:
             "reason": Reason(order.reason).metric,
             "consolidation_type": order.method,
         }
+        await self._tell_health(order)
         await self._take_back(order, why, failed=True)
         await self._on.actor.act((Count("voluntary_disruption_queue_failures_total", labelled, max(len(missing), 1)),))
+
+    async def _tell_health(self, order: Order) -> None:
+        """A machine that was waited for in vain did not join: its NodePool's health must hear of it before it is gone."""
+        for name in order.replacements:
+            bought = self._by_name().get(name)
+            if bought is None or bought.metadata.deletion_timestamp is not None or claims.is_set(bought, claims.REGISTERED):
+                continue
+            outcome = self._on.healths.outcome(self._on.mirror.pool_of(bought), bought, self._on.clock, came_to_life=False)
+            try:
+                await self._on.actor.act(outcome)
+            except (Conflict, NotFound) as error:
+                self._log.debug("pool health was not written", error=str(error))
 
     async def _take_back(self, order: Order, why: str, *, failed: bool = False) -> None:
         """Machines first, marks last: while a mark stands, whoever comes after a crash knows that this was not finished."""

@@ -5,11 +5,12 @@ pool at its limits still drifts, since outgoing nodes are credited up to a surge
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from kubewright.api.karpenter import NodePool
+from kubewright.api.meta import find_condition
 from kubewright.disruption.budgets import Budgets
 from kubewright.disruption.candidates import BLOCKED, Candidate
 from kubewright.disruption.commands import Command
@@ -19,7 +20,8 @@ from kubewright.disruption.simulation import Move, Outcome, Simulation
 from kubewright.disruption.static import template_claim
 from kubewright.disruption.stays import Because, Stay
 from kubewright.disruption.surge import Surge
-from kubewright.lifecycle import claims
+from kubewright.lifecycle import claims, state
+from kubewright.lifecycle.pools import REGISTRATION_HEALTHY
 from kubewright.settings import DisruptionSettings
 
 REASON = Reason.DRIFTED
@@ -27,6 +29,7 @@ CLASS = Class.EVENTUAL
 TYPE = ""
 MOST_AT_ONCE = 8
 """Simulations of one look, so that it ends; the next look goes on from there."""
+PROBE_AFTER = timedelta(hours=1)
 _ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 
@@ -60,7 +63,7 @@ def find(
     starved = frozenset(memory.unreached)
     for one in sorted(drifted, key=lambda c: (c.name not in starved, *_order(c))):
         pool = one.pool
-        stay = broken(pool, memory, settings) or _no_budget(one, left, room) or _expected(one, commands)
+        stay = _broken(pool, memory, settings, simulation, commands) or _no_budget(one, left, room) or _expected(one, commands)
         if stay is None and pool.spec.replicas is not None:
             found = _static(one, simulation, surge)
         elif stay is None:
@@ -84,15 +87,44 @@ def find(
     return Drifted(tuple(commands), stays, len(drifted), tuple(unreached))
 
 
-def broken(pool: NodePool, memory: Memory, settings: DisruptionSettings) -> Stay | None:
-    """The circuit breaker: a pool whose new machines do not join must not lose the old ones to them."""
+def broken(pool: NodePool, memory: Memory, settings: DisruptionSettings, now: datetime) -> Stay | None:
+    """The circuit breaker: a pool whose new machines do not join must not lose the old ones to them.
+
+    An hour after its machines began to fail it may try again, or nobody would ever learn that they have recovered.
+    """
     failed = memory.failed_joins.get(pool.name, 0)
-    unhealthy = any(c.type == "NodeRegistrationHealthy" and c.status == "False" for c in pool.status.conditions)
+    health = find_condition(pool.status.conditions, REGISTRATION_HEALTHY)
+    unhealthy = health is not None and health.status == "False"
     if failed < settings.failed_joins and not unhealthy:
+        return None
+    since = health.last_transition_time if health is not None and unhealthy else None
+    again = None if since is None else since + PROBE_AFTER
+    if again is not None and again <= now:
         return None
     told = f"{failed} machine(s) in a row" if failed >= settings.failed_joins else "recent machines"
     text = f"NodePool {pool.name} does not drift: {told} of it did not join the cluster"
-    return Stay(Because.BREAKER, text, {"nodepool": pool.name, "failed": str(failed)}, BLOCKED)
+    facts = {"nodepool": pool.name, "failed": str(failed)}
+    return Stay(Because.BREAKER, text, facts if again is None else {**facts, "due": again.isoformat()}, BLOCKED)
+
+
+def _broken(
+    pool: NodePool, memory: Memory, settings: DisruptionSettings, simulation: Simulation, commands: Sequence[Command]
+) -> Stay | None:
+    """As `broken`; a pool that tries again tries with one machine."""
+    stay = broken(pool, memory, settings, simulation.snapshot.now)
+    if stay is not None or broken(pool, memory, settings, _ALWAYS) is None:
+        return stay
+    known = simulation.snapshot.nodes
+    going = any(
+        n.claim is not None
+        and claims.pool_of(n.claim) == pool.name
+        and (n.marked_for_deletion or state.provider_id(n) in memory.queued or not state.is_initialized(n))
+        for n in known
+    )
+    if not going and not any(c.pool.name == pool.name for command in commands for c in command.candidates):
+        return None
+    text = f"NodePool {pool.name} tries with one machine whether they join again"
+    return Stay(Because.BREAKER, text, {"nodepool": pool.name}, event="")
 
 
 def _order(candidate: Candidate) -> tuple[bool, datetime, float, str]:

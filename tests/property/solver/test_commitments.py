@@ -139,3 +139,20 @@ def test_what_is_paid_anyway_wins_over_spot():
     assert (bought.usd_per_hour, bought.requirements[names.CAPACITY_TYPE].values) == (0.0, {"on-demand"})
     honest = solve(planned(1, instances(1, usd_per_hour=0.12), cpu="3", pool=pool)).claims[0]
     assert COMMITMENT not in honest.annotations, "at its price, spot is cheaper"
+
+
+def test_pods_beside_commitments_are_packed_as_well_as_without_any():
+    """Reserved instances take what they hold; the rest costs what it would cost alone."""
+    row = instances(4, usd_per_hour=0.0)
+    rest = plan(planned(40, cpu="1700m"), Settings(packing=Packing.IMPROVE))
+    whole = plan(planned(40 + 4 * 2, row, cpu="1700m"), Settings(packing=Packing.IMPROVE))
+    assert sorted(c.usd_per_hour for c in whole.claims if COMMITMENT in c.annotations) == [0.0] * 4
+    assert whole.usd_per_hour == pytest.approx(rest.usd_per_hour)
+    assert len({c.name for c in whole.claims}) == len(whole.claims)
+    assert sorted(key for c in whole.claims for key in c.pods) == [p.key for p in planned(48).pods]
+    assert whole.bound_usd_per_hour <= whole.usd_per_hour
+    limited = plan(
+        planned(20, row, cpu="1700m", pool=node_pool(requirements=ON_DEMAND, limits={"nodes": "6"})),
+        Settings(packing=Packing.IMPROVE),
+    )
+    assert len(limited.claims) <= 6, "committed machines count for limits"

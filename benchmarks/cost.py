@@ -9,18 +9,18 @@
     ... --node-cpu 0                without our own cap on the size of a node
     ... -o docs/x.md                append the table to a file, line by line
 
-One NodePool of c, m and r, generation above 5, amd64; a cap is the NodePool's own (instance-cpu Lt). `packing.plan` is asked as the
-operator asks it, with its default budget and settings. Gaps are over the bound of the same capped problem. Pods ask for 0.1 to 1.5 cpus and 100 to 4,096 Mi (thirty sizes, as in the
-reference's own benchmark, drawn with a fixed seed). Mixes: `spread` binds a third of the pods to an even spread over zones;
-`daemons` puts two DaemonSets on every node (0.3 cpus and 400 Mi together); `gpu` lets g and p in, from generation 4, and has one
-pod in twenty ask for a GPU.
+One NodePool of c, m and r, generation above 5, amd64; a cap is the NodePool's own (instance-cpu Lt). `packing.plan` is asked as
+the operator asks it, with its default budget and settings. Gaps are over the bound of the same capped problem. Pods ask for 0.1
+to 1.5 cpus and 100 to 4,096 Mi (thirty sizes, as in the reference's own benchmark, drawn with a fixed seed). Mixes: `spread`
+binds a third of the pods to an even spread over zones; `daemons` puts two DaemonSets on every node (0.3 cpus and 400 Mi
+together); `gpu` lets g and p in, from generation 4, and has one pod in twenty ask for a GPU.
 
 The reference's answers vary; its column is the median of those runs that placed all pods, with the least and the most. It stops
 after a minute, so on a busy machine it may not come to all of them; such runs are named and not counted.
 
-"share" is the largest part of all pods that sits on one node; "types" the least number of types that a claim names. Seconds are the
-wall clock's for both sides, from objects to plan, proofs included, and in brackets what of it the processor worked for us; on a machine
-that does other things besides, only their ratio says anything.
+"share" is the largest part of all pods that sits on one node; "types" the least number of types that a claim names. Seconds are
+the wall clock's for both sides, from objects to plan, proofs included, and in brackets what of it the processor worked for us; on
+a machine that does other things besides, only their ratio says anything.
 """
 
 import argparse

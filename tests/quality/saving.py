@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from tests.conformance.adapter import answer
 from tests.conformance.judge import Oracle, placed, usd
 from tests.conformance.problems import problem
+from tests.conformance.problems.shapes import RESERVATION
 from tests.conformance.validator import violations
 from tests.quality.problems import capped
 
@@ -49,7 +50,10 @@ class Outcome(NamedTuple):
 def asked_of(index: int) -> tuple[str, Mapping[str, Any]]:
     """Problems come in turns: a small one over every feature, a capped one."""
     seed, is_capped = divmod(index, 2)
-    return (f"capped {seed}", capped(seed)) if is_capped else (f"small {seed}", problem(seed)[0])
+    if is_capped:
+        return f"capped {seed}", capped(seed)
+    asked = problem(seed)[0]
+    return f"small {seed}", {**asked, "wellKnownLabels": [*asked["wellKnownLabels"], RESERVATION]}
 
 
 def outcome(oracle: Oracle | None, name: str, asked: Mapping[str, Any]) -> Outcome:

@@ -8,7 +8,7 @@ Topology, ports, volumes and minValues are left out, which only makes plans dear
 from collections.abc import Collection, Sequence
 
 from kubewright.packing.knapsack import Market
-from kubewright.packing.machines import Item, Limit, Machine, Vectors, is_movable, items_of, limits_of, machines_of
+from kubewright.packing.machines import Item, Limit, Machine, Vectors, is_movable, items_of, limits_of, machines_of, tiers
 from kubewright.packing.prices import Mixes, resource_prices
 from kubewright.packing.proof import prove
 from kubewright.packing.stock import stocks_of
@@ -47,8 +47,8 @@ class Question:
         taken = 0
         kept: list[Machine] = []
         needy = 0
-        for index in range(len(self.parts.templates)):
-            mine = [m for m in self.machines if m.template == index]
+        for tier in tiers(self.parts.templates):
+            mine = [m for m in self.machines if m.template in tier]
             plain = exotic = 0
             for machine in mine:
                 if machine.exotic:

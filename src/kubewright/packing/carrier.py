@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
+from kubewright.catalogue.columns import NO_PRICE
 from kubewright.packing.fill import Load
 from kubewright.packing.machines import plain_rows
 from kubewright.packing.parts import Part, Planned, pinned
@@ -10,7 +12,7 @@ from kubewright.packing.wishes import Cap, Wishes
 from kubewright.scheduling.refusal import Refusal
 from kubewright.scheduling.resources import NODES
 from kubewright.solver.claims import OpenClaim
-from kubewright.solver.classes import Ask
+from kubewright.solver.classes import Ask, Variant
 from kubewright.solver.engine import NO_RULES, Engine, Leeway, Progress
 from kubewright.solver.templates import State, Template
 from kubewright.solver.topology import Rules
@@ -30,6 +32,18 @@ class SizedClaim(OpenClaim):
         return rows if rows & self.target else 0
 
 
+class Dice(dict[str, int]):
+    """A rank for every value: an order that has nothing to do with the values, the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def get(self, key: str, default: object = None) -> int:
+        del default
+        return crc32(f"{self.seed}/{key}".encode())
+
+
 class Carrier(Engine):
     """Carries loads out through the engine's checks; what these refuse stays with its part."""
 
@@ -38,6 +52,8 @@ class Carrier(Engine):
         self.wishes = wishes
         self.caps: Mapping[int, Cap] = {}
         """By index of a class."""
+        self.taste = 0
+        """Which domains are tried first where rules leave several: 0 the emptiest, 1 the cheapest, more: in other orders."""
         self.used = 0
         """Steps."""
         self.targets: dict[str, int] = {}
@@ -50,6 +66,31 @@ class Carrier(Engine):
         """The row that the next claim is opened for, as a mask; 0 for the template's targets."""
         self._target = -1
         self._plain = {t.name: plain_rows(t, wishes.most_cpu) for t in self.templates}
+
+    def leeway(self, rules: Rules) -> Leeway:
+        """As the engine's, with the taste of this pass for domains that the rules leave open."""
+        found = super().leeway(rules)
+        if self.taste:
+            found.ranks = {key: Dice(self.taste - 1) if self.taste > 1 else {} for key in (*found.ranks, *rules.pinned)}
+        return found
+
+    def _on_new(self, progress: Progress, variant: Variant, rules: Rules, leeway: Leeway, most: int) -> int:
+        """As the engine, but of pools of the same weight the one that sells the cheapest machine for such a pod first."""
+        written = self.templates
+        self.templates = sorted(written, key=lambda t: (-(t.pool.spec.weight or 0), self._least_price(t, progress, variant)))
+        try:
+            return super()._on_new(progress, variant, rules, leeway, most)
+        finally:
+            self.templates = written
+
+    def _least_price(self, template: Template, progress: Progress, variant: Variant) -> float:
+        least = NO_PRICE
+        holding = template.fit.holding(progress.one.requests)
+        for ask in variant.asks:
+            state = template.start.with_ask(ask)
+            if isinstance(state, State):
+                least = min(least, template.columns.cheapest(state.rows & holding, state.kinds))
+        return least
 
     def new_claim(self, name: str, state: State) -> OpenClaim:
         return SizedClaim(len(self.claims), name, state, self._target)
@@ -162,7 +203,7 @@ class Carrier(Engine):
         rules = variant.rules or NO_RULES
         total = 0
         while total < pods:
-            leeway = pinned(Leeway(rules), part.pins)
+            leeway = pinned(self.leeway(rules), part.pins)
             if leeway is None:
                 break
             most = 1 if rules.one_at_a_time or progress.one.ports else pods - total

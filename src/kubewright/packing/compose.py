@@ -11,11 +11,12 @@ from kubewright.packing.trim import trimmed
 from kubewright.packing.wishes import Wishes
 from kubewright.settings import Packing, Settings
 from kubewright.solver.build import Parts
+from kubewright.solver.committed import relief
 from kubewright.solver.problem import Plan, Problem
 from kubewright.solver.reporter import Reporter
 from kubewright.solver.solve import solve
 
-_STEPS_A_POD = 40
+_STEPS_A_POD = 60
 _TO_PROVE = 5
 """A part in so many of the steps goes into the bound."""
 _CLOSE = 1e-5
@@ -52,14 +53,16 @@ def _planned(problem: Problem, first: Plan, settings: Settings) -> Plan:
         return found
     # Who is left out is the same for most plans, and so are the machines.
     question = Question(Parts(problem), first, wishes.node_usd)
-    least = best_bound(question, steps // _TO_PROVE)[0]
+    # Commitments may make a plan cheaper than list prices allow, by this much at most.
+    saved = relief(problem)
+    least = max(0.0, best_bound(question, steps // _TO_PROVE)[0] - saved)
     proof = Perfected(first, 0.0, "")
     if steps:
         proof = Perfected(improved(problem, first, steps, wishes, least), 0.0, "")
         if proof.plan.unplaced.keys() != first.unplaced.keys():
             question = Question(Parts(problem), proof.plan, wishes.node_usd)
-            least = best_bound(question, steps // _TO_PROVE)[0]
-        if cost(proof.plan, wishes) > least * (1 + _CLOSE):
+            least = max(0.0, best_bound(question, steps // _TO_PROVE)[0] - saved)
+        if not saved and cost(proof.plan, wishes) > least * (1 + _CLOSE):
             proof = perfected(
                 question, proof.plan, lambda p: cost(p, wishes), lambda pack: packed(problem, first, pack, wishes), _CLOSE
             )

@@ -1,17 +1,43 @@
 """A cheaper plan than first fit's, made by the same checks: passes of `Packer`, of which the best is taken."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubewright.packing.packer import Pack, Packer
 from kubewright.packing.parts import Entry
 from kubewright.packing.wishes import NONE, Wishes
-from kubewright.solver.classes import by_size
+from kubewright.solver.classes import PodClass, by_constraint, by_size, by_tightness
 from kubewright.solver.engine import Engine
 from kubewright.solver.problem import Plan, Problem
 from kubewright.solver.solve import attempt
 
 _TOLERANCES = (0.02, 0.1, 0.4)
+_FEW = 300
+"""Pods up to which other orders are tried."""
+Order = Callable[[PodClass], tuple[object, ...]]
+
+
+class _Other(NamedTuple):
+    """Another way to go about a pass; see `solver.solve.attempt` and `packer.Packer`."""
+
+    order: Order
+    tolerance: float
+    taste: int = 0
+    spread_out: bool = False
+    lenient: bool = False
+
+
+_OTHERS = (
+    _Other(by_size, 0.4, 1),
+    _Other(by_size, 0.1, 1, lenient=True),
+    _Other(by_constraint, 0.1),
+    _Other(by_size, 10.0, spread_out=True),
+    _Other(by_tightness, 10.0, 1),
+    _Other(by_size, 10.0, 2),
+    _Other(by_constraint, 0.4, 3, lenient=True),
+    _Other(by_size, 0.1, 4),
+)
+"""In the order in which they are tried."""
 _FIRST = 16
 """A part in so many of the steps goes into a pass from which only the domains of pods are wanted."""
 _BIASED = 4
@@ -56,6 +82,7 @@ class _Passes:
         biased = self.left // _BIASED if self.wishes.nodes else 0
         self.left -= biased
         total = self.left
+        is_few = len(self.problem.pods) <= _FEW
         for tolerance in _TOLERANCES:
             if self._is_done():
                 break
@@ -63,10 +90,18 @@ class _Passes:
             if engine is None:
                 continue
             if engine.settled:
+                is_few = False
                 break
             entries = engine.entries()
             if entries and not self._is_done():
-                self.pass_(tolerance, self.left * 4 // 5, entries, engine.packed())
+                self.pass_(tolerance, self.left // 3 if is_few else self.left * 4 // 5, entries, engine.packed())
+        # Few pods: what is bought is decided by which of them meet where, so other orders and domains are tried as well.
+        for other in _OTHERS if is_few else ():
+            if self._is_done():
+                break
+            engine = self.pass_(other.tolerance, total // _FIRST, other=other)
+            if engine is not None and (entries := engine.entries()):
+                self.pass_(other.tolerance, self.left // 4, entries, engine.packed(), other=other)
         if biased and self.best.claims:
             share = self.wishes.within if self.wishes.nodes == "fewer" else -self.wishes.within
             for times in (1, 4):
@@ -95,6 +130,7 @@ class _Passes:
         known: Sequence[Sequence[Entry]] = (),
         exact: Pack | None = None,
         bias: float = 0.0,
+        other: _Other | None = None,
     ) -> Packer | None:
         made: list[Packer] = []
         more = {
@@ -107,8 +143,16 @@ class _Passes:
             "exact": exact,
             "enough": self.enough,
             "bias": bias,
+            "taste": other.taste if other is not None else 0,
         }
-        plan = attempt(self.problem, by_size, None, make=_maker(made, more))
+        plan = attempt(
+            self.problem,
+            other.order if other is not None else by_size,
+            None,
+            spread_out=other is not None and other.spread_out,
+            lenient=other is not None and other.lenient,
+            make=_maker(made, more),
+        )
         if plan is None or not made:
             return None
         self.left -= made[0].used

@@ -155,6 +155,14 @@ def plain_rows(template: Template, most_cpu: int) -> int:
     return columns.plain & ~columns.capacity("cpu").more_than(most_cpu)
 
 
+def tiers(templates: Sequence[Template]) -> list[list[int]]:
+    """Indices of templates of the same weight, heaviest first: what a heavier pool takes no lighter one gets."""
+    found: dict[int, list[int]] = {}
+    for index, template in enumerate(templates):
+        found.setdefault(template.pool.spec.weight or 0, []).append(index)
+    return [found[weight] for weight in sorted(found, reverse=True)]
+
+
 def states_of(template: Template, item: Item) -> list[State]:
     """What a machine of the template would be with such a pod on it, for every form of the pod."""
     found: list[State] = []

@@ -16,7 +16,7 @@ from kubewright.api.labels import HOSTNAME
 from kubewright.packing.carrier import Carrier, SizedClaim
 from kubewright.packing.fill import Load, Search
 from kubewright.packing.knapsack import Market
-from kubewright.packing.machines import Item, Machine, Pins, Vectors, is_bound, is_movable, items_of, machines_of
+from kubewright.packing.machines import Item, Machine, Pins, Vectors, is_bound, is_movable, items_of, machines_of, tiers
 from kubewright.packing.parts import MANY, Entry, Part, counts_of, form_on_claim, groups, items_of_parts
 from kubewright.packing.prices import Mixes, resource_prices
 from kubewright.packing.stock import stocks_of
@@ -43,6 +43,7 @@ class Packer(Carrier):
         steps_alone: int,
         wishes: Wishes,
         bias: float = 0.0,
+        taste: int = 0,
         blueprint: Sequence[Entry] = (),
         known: Sequence[Sequence[Entry]] = (),
         exact: Pack | None = None,
@@ -58,6 +59,7 @@ class Packer(Carrier):
         """
         super().__init__(*args, wishes=wishes, **more)
         self.tolerance = tolerance
+        self.taste = taste
         self.steps = steps
         self.blueprint = blueprint
         self.settled = False
@@ -130,12 +132,14 @@ class Packer(Carrier):
 
     def _part(self, progress: Progress, variant: Variant, ask: Ask, pins: Pins, pods: int) -> Part:
         rules = variant.rules
-        most = self.caps[progress.one.index].most if progress.one.index in self.caps else MANY
-        if rules is not None and rules.host and (room := host_room(rules.host, node=None, claim=None)) is not None:
-            most = min(most, room)
+        cap = self.caps.get(progress.one.index)
+        most, mates = (cap.most, cap.workload) if cap is not None else (MANY, "")
+        room = host_room(rules.host, node=None, claim=None) if rules is not None and rules.host else None
+        if rules is not None and room is not None and room < most:
+            most, mates = room, ",".join(str(rule.group.index) for rule in rules.host)
         if progress.one.ports:
-            most = 1
-        return Part(progress, variant, ask, pins, pods, most)
+            most, mates = 1, str(progress.one.ports)
+        return Part(progress, variant, ask, pins, pods, most, mates)
 
     # --- room that is there ------------------------------------------------------------------------------------------------
 
@@ -218,13 +222,14 @@ class Packer(Carrier):
         live = [m for m in live if not m.exotic or m.allowed & wanted & ~ordinary[m.template]]
         home: dict[int, int] = {}
         taken = 0
-        for index in range(len(self.templates)):
+        for tier in tiers(self.templates):
             reach = 0
             for machine in live:
-                if machine.template == index:
+                if machine.template in tier:
                     reach |= machine.allowed
-            home[index] = reach & wanted & ~taken
-            taken |= home[index]
+            for index in tier:
+                home[index] = reach & wanted & ~taken
+            taken |= reach & wanted
         return [m._replace(allowed=m.allowed & home[m.template]) for m in live if m.allowed & home[m.template]]
 
     # --- packing -----------------------------------------------------------------------------------------------------------
@@ -249,7 +254,7 @@ class Packer(Carrier):
                 break
             loads = self._exact(live, sizes, counts) if self._exact is not None and not self.claims else None
             if loads is None:
-                mosts = [min(item.most * len(item.classes), MANY) for item in items]
+                mosts = [item.most for item in items]
                 search = Search(live, sizes, counts, self.steps - self.used, mosts, groups(items))
                 loads = search.best(self._enough, self._as_items(owners))
                 self.used += search.used

@@ -31,15 +31,17 @@ class Entry(NamedTuple):
 class Part:
     """Pods of one class that may go where all of them may: what items are made of."""
 
-    __slots__ = ("ask", "left", "most", "pins", "progress", "variant")
+    __slots__ = ("ask", "left", "mates", "most", "pins", "progress", "variant")
 
-    def __init__(self, progress: Progress, variant: Variant, ask: Ask, pins: Pins, left: int, most: int) -> None:
+    def __init__(self, progress: Progress, variant: Variant, ask: Ask, pins: Pins, left: int, most: int, mates: str) -> None:
         self.progress = progress
         self.variant = variant
         self.ask = ask
         self.pins = pins
         self.left = left
         self.most = most
+        """Pods that one machine takes of this part and of all others with the same `mates`."""
+        self.mates = mates
 
 
 class Planned:
@@ -69,7 +71,7 @@ def items_of_parts(parts: Sequence[Part]) -> tuple[list[Item], list[list[Part]]]
         if part.left <= 0:
             continue
         one = part.progress.one
-        identity = (tuple(sorted(one.requests.items())), part.ask.id, part.pins, part.most)
+        identity = (tuple(sorted(one.requests.items())), part.ask.id, part.pins, part.most, part.mates)
         entry = found.get(identity)
         if entry is None:
             entry = found[identity] = (Item(one.requests, (part.ask,), part.pins, part.most), [])

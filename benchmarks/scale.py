@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 
 from kubewright.api.crds import CRDS
 from kubewright.clock import Clock
-from kubewright.kube.client import MergePatch
 from kubewright.sim.apiserver.http import serve, write_kubeconfig
 from kubewright.sim.apiserver.store import Store
 from tests.plane.kwok_provider import python_path
@@ -238,11 +237,11 @@ def furnish(store: Store, nodes: int, pods: int) -> None:
 
 
 def put(store: Store, obj: Item) -> None:
-    """Create with the status it has; a server takes none with the creation."""
-    store.create({key: value for key, value in obj.items() if key != "status"})
+    """Keep an object as the server would have it after a while; its checks would take longer than what is measured."""
+    kind = store.kind(obj["apiVersion"], obj["kind"])
     meta = obj["metadata"]
-    status = MergePatch({"status": obj["status"]})
-    store.patch(obj["apiVersion"], obj["kind"], meta.get("namespace", ""), meta["name"], status, subresource="status")
+    meta |= {"uid": store.names.uid(), "creationTimestamp": LONG_AGO, "generation": 1}
+    store._write("create", kind, (meta.get("namespace", ""), meta["name"]), obj)  # noqa: SLF001
 
 
 def machine(index: int, reference: Item) -> tuple[Item, Item]:

@@ -10,8 +10,9 @@ import pytest
 from kubewright.lifecycle.unused import TALLY
 from kubewright.metrics import Registry
 from kubewright.settings import PurchaseSettings, Settings
-from kubewright.sim.faults import Process
+from kubewright.sim.faults import Process, Side, at_every_write, kills
 from kubewright.sim.scheduler.judge import Pass, Verdict
+from tests.conftest import FOUND
 from tests.scenario.world import (
     NODE,
     NODE_POOL,
@@ -162,6 +163,34 @@ def test_what_was_learned_survives_a_restart(refuse):
         assert len(told(world)) == 1
 
     play(story, process=process)
+
+
+@pytest.mark.parametrize("side", Side)
+def test_whoever_is_killed_while_it_is_noted_counts_once(refuse, side, record_property):
+    refuse(lambda app: app == "web")
+
+    def life(process: Process) -> None:
+        async def story(world: World):
+            world.apply(node_class(), pool(), deployment("web", replicas=1))
+            await world.until(lambda: world.claims_that_are("Initialized"))
+            await world.sleep(270)
+            process.mark()
+            await world.until(lambda: tally_of(world), within_s=120)
+            await world.until(lambda: not world.claims(), within_s=300)
+            assert tally_of(world)["points"] == 2
+            assert [held["times"] for held in tally_of(world)["held"].values()] == [1]
+            assert world.cloud.sold() == 1
+
+        play(story, process=process)
+
+    def while_it_is_noted(alive: Process):  # how the node then goes is told by other stories
+        return [k for k in kills(alive, since_mark=True) if k.side is side][:8]
+
+    outcomes = at_every_write(life, chosen=while_it_is_noted)
+    failed = [o for o in outcomes if o.problem]
+    record_property(FOUND, f"a purchase in vain, killed {side} every write: {len(outcomes) - len(failed)} of {len(outcomes)}")
+    assert not failed
+    assert len(outcomes) > 5
 
 
 def test_a_scheduler_that_comes_round_ends_it(refuse):

@@ -109,6 +109,20 @@ def test_c10_a_broken_pool_stops_neither_overlays_nor_the_other_pools():
     play(story, settings=SETTINGS)
 
 
+def test_a_machine_that_an_overlay_makes_dear_is_replaced_and_that_settles():
+    async def story(world: World):
+        first = await bought_type(world)
+        world.apply(overlay("dear", first, priceAdjustment="+300%"))
+        await world.until(lambda: [type_of(n) for n in world.nodes()] not in ([], [first]) and len(world.nodes()) == 1, 1800)
+        second = type_of(world.nodes()[0])
+        assert second != first
+        await world.sleep(3600)
+        assert world.cloud.sold() == 2, "it comes to rest"
+        assert len(world.running("web")) == 1
+
+    play(story, settings=SETTINGS)
+
+
 def judged_life(process: Process) -> None:
     async def story(world: World) -> None:
         world.apply(node_class(), pool(), overlay("a", "m5.xlarge", price="1"), overlay("b", price="2"))

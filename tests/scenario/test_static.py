@@ -105,6 +105,20 @@ def test_empty_nodes_go_before_nodes_with_pods():
     play(story, settings=SETTINGS)
 
 
+def test_nodes_that_are_hardly_used_are_not_consolidated():
+    async def story(world: World):
+        world.apply(node_class(), static(replicas=3))
+        await world.until(lambda: ready(world) == 3)
+        world.apply(deployment(replicas=3))
+        await world.until_running(3)
+        await world.sleep(3600)
+        assert (ready(world), world.cloud.sold()) == (3, 3)
+        assert not world.events("DisruptionTerminating")
+        assert not world.claims_that_are("Consolidatable")
+
+    play(story, settings=SETTINGS)
+
+
 def test_what_is_sold_out_is_bought_as_soon_as_it_is_back_and_not_asked_for_all_the_time():
     async def story(world: World):
         world.cloud.sell_out("m5.xlarge")

@@ -21,6 +21,7 @@ COMMANDS = {
     "manifests": "kubewright.cli.manifests",
     "takeover": "kubewright.cli.takeover",
     "catalogue": "kubewright.cli.catalogue",
+    "aws": "kubewright.cli.aws",
     "version": "kubewright.cli.version",
 }
 

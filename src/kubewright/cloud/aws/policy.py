@@ -1,6 +1,6 @@
 """The IAM policy that the operator needs, and nothing beyond it. Source: spec/aws 13.
 
-Whatever is written is scoped by tags: machines, templates and profiles of another cluster cannot be made, changed or ended with it.
+Whatever is written is scoped by tags: with it nobody can make, change or end machines, templates or profiles of another cluster.
 """
 
 from collections.abc import Mapping
@@ -131,8 +131,6 @@ def _like(where: str, key: str) -> dict[str, dict[str, Any]]:
     return {"StringLike": {f"aws:{where}/{key}": "*"}}
 
 
-def _allow(
-    name: str, actions: list[str], resources: list[str], condition: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def _allow(name: str, actions: list[str], resources: list[str], condition: Mapping[str, Any] | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {"Sid": name, "Effect": "Allow", "Action": actions, "Resource": resources}
     return {**found, "Condition": dict(condition)} if condition else found

@@ -267,4 +267,6 @@ def _tenancy(pools: Sequence[NodePool]) -> str:
 
 def _sample(node_class: EC2NodeClass, pool: str) -> NodeClaim:
     reference = NodeClassReference(group=node_class.RESOURCE.group, kind=node_class.RESOURCE.kind, name=node_class.name)
-    return NodeClaim(metadata=ObjectMeta(name="validation", labels={labels.NODEPOOL: pool}), spec=NodeClaimSpec(node_class_ref=reference))
+    return NodeClaim(
+        metadata=ObjectMeta(name="validation", labels={labels.NODEPOOL: pool}), spec=NodeClaimSpec(node_class_ref=reference)
+    )

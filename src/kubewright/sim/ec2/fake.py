@@ -17,6 +17,7 @@ from kubewright.sim.ec2.faults import Faults, chance
 from kubewright.sim.ec2.machines import Bill, Machine, Machines
 from kubewright.sim.ec2.market import Market
 from kubewright.sim.ec2.queue import Queue
+from kubewright.sim.ec2.surroundings import Surroundings
 
 A = TypeVar("A")
 
@@ -52,6 +53,7 @@ class FakeEc2:
         self._infos = {t.instance_type: t for t in self._known.types}
         self.market = Market(self._known, region, seed, self._faults)
         self.account = Account(region, cluster, self.market.offered, zones, version, self._faults.subnet_addresses)
+        self.around = Surroundings(self.account)
         self.queue = Queue(queue, region, clock)
         self.machines = Machines(self.account, self.market, self.queue, clock, seed)
         self.calls: dict[str, int] = {}
@@ -227,6 +229,25 @@ class FakeEc2:
     async def get_managed_resource(self, request: api.GetManagedResource) -> api.ManagedResourceAnswer:
         return await self._read("GetManagedResource", lambda: self.account.get_managed_resource(request, self._clock.now()))
 
+    async def describe_route_tables(self, request: api.DescribeRouteTables) -> api.RouteTablesPage:
+        return await self._read("DescribeRouteTables", lambda: self.around.describe_route_tables(request))
+
+    async def describe_vpc_endpoints(self, request: api.DescribeVpcEndpoints) -> api.VpcEndpointsPage:
+        return await self._read("DescribeVpcEndpoints", lambda: self.around.describe_vpc_endpoints(request))
+
+    async def get_role(self, request: api.GetRole) -> api.RoleAnswer:
+        return await self._read("GetRole", lambda: self.around.get_role(request))
+
+    async def list_attached_role_policies(self, request: api.ListAttachedRolePolicies) -> api.AttachedPoliciesAnswer:
+        return await self._read("ListAttachedRolePolicies", lambda: self.around.list_attached_role_policies(request))
+
+    async def get_service_quota(self, request: api.GetServiceQuota) -> api.ServiceQuotaAnswer:
+        return await self._read("GetServiceQuota", lambda: self.around.get_service_quota(request))
+
+    async def get_caller_identity(self, request: api.GetCallerIdentity) -> api.CallerIdentity:
+        del request
+        return await self._read("GetCallerIdentity", self.around.get_caller_identity)
+
     async def close(self) -> None:
         """The fake outlives its clients; `stop` ends it."""
 
@@ -354,6 +375,6 @@ def _product(name: str, price: float) -> dict[str, object]:
     }
 
 
-def _check(fake: FakeEc2) -> api.Ec2Api:
+def _check(fake: FakeEc2) -> api.DoctorApi:
     """For mypy: the fake is the whole page."""
     return fake

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tests.conformance.adapter import answer
 from tests.conformance.judge import Oracle, placed, usd
 from tests.conformance.problems import problem
-from tests.conformance.problems.shapes import RESERVATION
+from tests.conformance.problems.shapes import CT, RESERVATION
 from tests.conformance.validator import violations
 from tests.quality.problems import capped
 
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
     usd: float
     first_usd: float
     best_usd: float
-    """The reference's best; 0 where the two did not place the same pods, or the reference broke a rule."""
+    """The reference's best; 0 where the two did not place the same pods, or the reference broke a rule or could not launch it."""
 
     @property
     def is_comparable(self) -> bool:
@@ -68,11 +68,30 @@ def outcome(oracle: Oracle | None, name: str, asked: Mapping[str, Any]) -> Outco
     for _ in range(RUNS if oracle is not None else 0):
         assert oracle is not None
         theirs = oracle.answer(asked)
-        if theirs.get("error") or placed(theirs) != placed(ours) or violations(asked, theirs):
+        if theirs.get("error") or placed(theirs) != placed(ours) or violations(asked, theirs) or _cannot_launch(asked, theirs):
             continue
         cost = usd(asked, theirs)
         best = min(best, cost) if best else cost
     return Outcome(name, wrong, usd(asked, ours), usd(asked, first), best)
+
+
+def _cannot_launch(asked: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether a node is to be reserved capacity and names types that have none, for minValues that its launch would break."""
+    reserved = {
+        t["name"]
+        for t in asked["instanceTypes"]
+        for o in t["offerings"]
+        if any(r["values"] == ["reserved"] for r in o["requirements"])
+    }
+    keen = {
+        o["metadata"]["name"]
+        for o in asked["objects"]
+        if o["kind"] == "NodePool" and any("minValues" in r for r in o["spec"]["template"]["spec"].get("requirements", ()))
+    }
+    return any(
+        n["nodePool"] in keen and n["requirements"].get(CT) == ["In", "reserved"] and not set(n["instanceTypes"]) <= reserved
+        for n in given["newNodes"] or ()
+    )
 
 
 def told(found: Sequence[Outcome]) -> list[str]:

@@ -18,7 +18,7 @@ def test_a_hundred_random_problems_against_the_best_of_three_answers_of_the_refe
     oracle.close()
     print("\n".join(told(found)))
     assert [o for o in found if o.invalid or o.is_dearer] == []
-    assert sum(o.is_comparable for o in found) > COUNT * 0.7
+    assert sum(o.is_comparable for o in found) > COUNT * 0.6
     assert saved(found) >= LEAST_SAVED
 
 

@@ -83,7 +83,7 @@ class _Passes:
         self.left -= biased
         total = self.left
         is_few = len(self.problem.pods) <= _FEW
-        for tolerance in _TOLERANCES:
+        for tolerance in _TOLERANCES[:1] if is_few else _TOLERANCES:
             if self._is_done():
                 break
             engine = self.pass_(tolerance, total // _FIRST)
@@ -96,12 +96,13 @@ class _Passes:
             if entries and not self._is_done():
                 self.pass_(tolerance, self.left // 3 if is_few else self.left * 4 // 5, entries, engine.packed())
         # Few pods: what is bought is decided by which of them meet where, so other orders and domains are tried as well.
+        self.left += total if is_few else 0
         for other in _OTHERS if is_few else ():
             if self._is_done():
                 break
             engine = self.pass_(other.tolerance, total // _FIRST, other=other)
             if engine is not None and (entries := engine.entries()):
-                self.pass_(other.tolerance, self.left // 4, entries, engine.packed(), other=other)
+                self.pass_(other.tolerance, self.left // 3, entries, engine.packed(), other=other)
         if biased and self.best.claims:
             share = self.wishes.within if self.wishes.nodes == "fewer" else -self.wishes.within
             for times in (1, 4):

@@ -72,7 +72,8 @@ class Packer(Carrier):
 
     # --- the pass ----------------------------------------------------------------------------------------------------------
 
-    def run(self, classes: Sequence[PodClass]) -> list[Progress]:
+    def run(self, *stages: Sequence[PodClass]) -> list[Progress]:
+        classes = [one for stage in stages for one in stage]
         everyone = [Progress(one) for one in classes]
         waiting = [p for p in everyone if p.one.refusal is None]
         self.caps = self.wishes.caps(classes, [node.source for node in self.table.nodes])

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from kubewright.api.meta import Object
-from kubewright.errors import Gone, KubeError
+from kubewright.errors import Gone, KubeError, NotFound
 from kubewright.kube.client import EventType, KubeClient, WatchEvent
 
 T = TypeVar("T", bound=Object)
@@ -44,7 +44,10 @@ class Informer(Generic[T]):
         fields: str = "",
         labels: str = "",
         transform: Callable[[T], T | None] | None = None,
+        optional: bool = False,
     ) -> None:
+        """`optional` is for kinds that the server need not serve: one it does not know has no objects, and is asked for again."""
+        self._optional = optional
         self.kind = kind
         self._client = client
         self._namespace = namespace
@@ -122,6 +125,9 @@ class Informer(Generic[T]):
                 self._log.info("watch is too old, listing again", error=str(gone))
                 await self._back_off()
             except KubeError as error:
+                if self._optional and isinstance(error, NotFound):
+                    await self._none_of_it()
+                    continue
                 self._failures += 1
                 self._log.warning(
                     "watch broke off, trying again",
@@ -131,6 +137,20 @@ class Informer(Generic[T]):
                     retry_after_s=self._delay_s(),
                 )
                 await asyncio.sleep(self._delay_s())
+
+    async def _none_of_it(self) -> None:
+        """The server does not know the kind: its CustomResourceDefinition is not there, or no longer."""
+        if not self._failures:
+            self._log.error(
+                "the API server does not serve this kind: install its CRD (kubewright crds), or turn its feature gate off"
+            )
+        self._failures += 1
+        self._version = ""
+        self.last_seen = _time()
+        for key in sorted(self._objects):
+            self._drop(key)
+        self._synced.set()
+        await asyncio.sleep(MAX_DELAY_S)
 
     async def _list(self) -> None:
         listing = await self._client.list(self.kind, self._namespace, labels=self._labels, fields=self._fields)

@@ -16,7 +16,7 @@ class Buffers:
     """Watched only while the feature is on."""
 
     def __init__(self, client: KubeClient, replica_sets: Informer[ReplicaSet], stateful_sets: Informer[StatefulSet]) -> None:
-        self.objects = Informer(client, CapacityBuffer)
+        self.objects = Informer(client, CapacityBuffer, optional=True)
         self.templates = Informer(client, PodTemplate)
         self.deployments = Informer(client, Deployment)
         self._workloads: Mapping[str, Informer[Any]] = {

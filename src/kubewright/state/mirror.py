@@ -100,7 +100,7 @@ class Mirror:
         self.node_classes: Mapping[tuple[str, str], Informer[Any]] = {
             (kind.RESOURCE.group, kind.RESOURCE.kind): Informer(client, kind) for kind in node_class_types(provider)
         }
-        self.node_overlays = Informer(client, NodeOverlay) if gates.node_overlay else None
+        self.node_overlays = Informer(client, NodeOverlay, optional=True) if gates.node_overlay else None
         self._prices = tuple(row for row in settings.prices if row.is_limited)
         self.correcting = Correcting(provider, settings.prices)
         self.buffers = (

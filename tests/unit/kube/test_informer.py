@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubewright.api.core import Node, NodeSpec
 from kubewright.api.meta import ObjectMeta
-from kubewright.errors import ServerUnavailable
+from kubewright.errors import NotFound, ServerUnavailable
 from kubewright.kube.informer import Informer
 from kubewright.sim.loop import run
 from tests.unit.kube.memory import MemoryClient
@@ -179,6 +179,32 @@ def test_a_server_that_is_down_is_asked_less_and_less_often() -> None:
         return at
 
     assert run(main()) == [0, 1, 3, 7, 15, 31, 61, 91]
+
+
+@pytest.mark.parametrize("optional", [True, False])
+def test_a_kind_that_need_not_be_there_has_no_objects_until_it_is(optional: bool) -> None:
+    async def body(client: MemoryClient, informer: Informer[Node], listener: Listener) -> None:
+        unknown = True
+
+        def before(verb: str, _: str) -> None:
+            if unknown:
+                raise NotFound(404, "NotFound", "the server could not find the requested resource")
+
+        client.before = before
+        client.put(node("a"))
+        await asyncio.sleep(100)
+        assert informer.synced is optional
+        assert (informer.silence() is not None) is optional
+        assert listener.told == []
+        unknown = False
+        await asyncio.sleep(60)
+        assert listener.told == [("+", "a")]
+        unknown = True
+        client.hang_up()
+        await asyncio.sleep(60)
+        assert (listener.mirror == {}) is optional, "its definition was taken away, and its objects with it"
+
+    watching(body, optional=optional)
 
 
 def test_a_server_that_hangs_up_at_once_is_not_hammered() -> None:

@@ -177,9 +177,13 @@ def by_priority(one: PodClass) -> tuple[object, ...]:
 def by_constraint(one: PodClass) -> tuple[object, ...]:
     """The order for another try, where topology left pods out: most rules that cannot be relaxed first, then any rules."""
     bound = any(v.rules is not None and v.rules.any for v in one.variants)
+    return (one.stands_in, -hard_rules(one), not bound, *by_size(one))
+
+
+def hard_rules(one: PodClass) -> int:
+    """How many topology rules bind the class even when it has given up all that it may."""
     last = one.variants[-1].rules if one.variants else None
-    hard = len(last.host) + sum(len(keyed) for _, keyed in last.keyed) if last is not None else 0
-    return (one.stands_in, -hard, not bound, *by_size(one))
+    return len(last.host) + sum(len(keyed) for _, keyed in last.keyed) if last is not None else 0
 
 
 def by_tightness(one: PodClass) -> tuple[object, ...]:

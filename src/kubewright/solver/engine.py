@@ -32,11 +32,18 @@ __all__ = ["FREE", "NO_RULES", "Engine", "Leeway", "Progress"]
 class Engine(Seats):
     """The order in which places are tried."""
 
-    def run(self, classes: Sequence[PodClass]) -> list[Progress]:
-        """Place all that can be placed. What is left is returned, in the order of `classes`."""
-        everyone = [Progress(one) for one in classes]
-        self._exhaust([p for p in everyone if p.one.refusal is None])
-        return [p for p in everyone if p.left]
+    def run(self, *stages: Sequence[PodClass]) -> list[Progress]:
+        """Place all that can be placed; a later stage begins where the one before it comes no further.
+
+        What is left is returned, in the order of the stages.
+        """
+        everyone = [[Progress(one) for one in classes] for classes in stages]
+        for waiting in everyone:
+            self._exhaust([p for p in waiting if p.one.refusal is None])
+        left = [p for waiting in everyone for p in waiting if p.left]
+        if len(stages) > 1:
+            self._exhaust([p for p in left if p.one.refusal is None and is_topological(p.one)])
+        return [p for p in left if p.left]
 
     def pin_and_resume(self, left: Sequence[Progress]) -> list[Progress]:
         """Fix what open claims left open, and place those of `left` for whom that opened a domain; what is left then."""
@@ -84,7 +91,12 @@ class Engine(Seats):
 
     def leeway(self, rules: Rules) -> Leeway:
         """Where rules let pods go at this moment; `packing` has its own taste for what they leave open."""
-        return Leeway(rules)
+        found = Leeway(rules)
+        if self.spread_out:
+            for key, groups in rules.leaning.items():
+                if groups and key not in found.ranks:
+                    found.ranks[key] = {v: sum(g.counts.get(v, 0) for g in groups) for v in groups[0].counts}
+        return found
 
     def _place_some(self, progress: Progress, variant: Variant) -> int:
         """Put as many as one place takes on the first place that takes any; how many that were."""

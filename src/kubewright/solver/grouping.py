@@ -301,4 +301,6 @@ def _rules(rules: Sequence[Rule], counted_in: Sequence[Group], domains: Callable
     followed = {g.term.key for g in counted_in if g.term.shape is not Shape.SPREAD}
     pinned = sorted(followed.union(keys) - {names.HOSTNAME})
     one_at_a_time = any(r.own and r.group.term.shape is not Shape.AFFINITY for _, rs in keyed for r in rs)
-    return Rules(host, keyed, tuple(pinned), one_at_a_time, shunned(counted_in, domains))
+    counting = [g for g in counted_in if g.term.shape is Shape.SPREAD and not g.inverse]
+    leaning = {key: tuple(g for g in counting if g.term.key == key) for key in pinned if key not in keys}
+    return Rules(host, keyed, tuple(pinned), one_at_a_time, shunned(counted_in, domains), leaning)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.settings import MinValuesPolicy
 from kubewright.solver.build import Parts
-from kubewright.solver.classes import PodClass, by_constraint, by_priority, by_size, by_tightness
+from kubewright.solver.classes import PodClass, by_constraint, by_priority, by_size, by_tightness, hard_rules
 from kubewright.solver.committed import Committed
 from kubewright.solver.engine import NO_RULES, Engine, Leeway, Progress
 from kubewright.solver.finish import finished
@@ -107,7 +107,9 @@ def attempt(
     )
     if settings.commitments:
         engine.committed = Committed(problem)
-    left = engine.run(sorted(parts.classes, key=order))
+    classes = sorted(parts.classes, key=order)
+    bound = [one for one in classes if hard_rules(one)] if order is by_constraint and make is Engine else []
+    left = engine.run(bound, [one for one in classes if not hard_rules(one)]) if bound else engine.run(classes)
     left = engine.pin_and_resume(left)
     if lenient and not parts.topology.balanced():
         return None

@@ -129,6 +129,8 @@ class Rules(NamedTuple):
 
     shunned: Mapping[str, Mapping[str, int]] = {}
     """Key → value → how many classes that follow these pods could not follow them there."""
+    leaning: Mapping[str, tuple[Group, ...]] = {}
+    """Pinned key → others' spreads in which these pods count though they are not bound by any of the key."""
 
     @property
     def any(self) -> bool:

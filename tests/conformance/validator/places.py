@@ -67,6 +67,11 @@ class Cluster:
     def of(self, kind: str) -> Sequence[J]:
         return self.by_kind.get(kind, ())
 
+    def _promised(self, labels: Mapping[str, str]) -> dict[str, int]:
+        """The attach limits of a node's type, until its drivers have said theirs."""
+        kind = self.types.get(labels.get("node.kubernetes.io/instance-type", ""), {})
+        return dict(kind.get("attachLimits") or {})
+
     def offered(self, key: str) -> set[str]:
         """Values of a label that some NodePool could buy a node with, for sale now or not."""
         found: set[str] = set()
@@ -101,8 +106,10 @@ class Cluster:
                 taints = [t for t in taints if (t["key"], t["effect"]) not in going]
                 room |= {k: v for k, v in amounts(claim["status"].get("allocatable")).items() if not room.get(k)}
             counts = [c for c in self.of("CSINode") if c["metadata"]["name"] == name]
-            attach = {d["name"]: d["allocatable"]["count"] for c in counts for d in c["spec"]["drivers"] if d.get("allocatable")}
+            attach = {} if labels.get("karpenter.sh/initialized") == {"true"} else self._promised(labels_of(node))
+            attach |= {d["name"]: d["allocatable"]["count"] for c in counts for d in c["spec"]["drivers"] if d.get("allocatable")}
             place = Place(name, labels, taints, [Machine(room, attach, labels_of(node))])
+            place.is_coming = claim is not None and labels.get("karpenter.sh/initialized") != {"true"}
             going_away = claim if claim is not None else node
             place.is_leaving = bool(going_away["metadata"].get("deletionTimestamp"))
             place.pods = [p for p in self.pods.values() if p["spec"].get("nodeName") == name and _stays(p, place.is_leaving)]
@@ -119,7 +126,7 @@ class Cluster:
                 name,
                 labels,
                 list(claim["spec"].get("taints") or ()),
-                [Machine(amounts(claim["status"].get("allocatable")), {}, labels_of(claim))],
+                [Machine(amounts(claim["status"].get("allocatable")), self._promised(labels_of(claim)), labels_of(claim))],
             )
             place.is_coming = True
             self._fill(place, put.pop(name, ()))

@@ -1,6 +1,8 @@
 """Static NodePools, told on virtual time: as many nodes as they say, whatever pods ask for."""
 
 import pytest
+import structlog
+import structlog.testing
 
 from kubewright.settings import FeatureGates, Settings
 from kubewright.sim.faults import Process, Side, at_every_write, kills
@@ -131,13 +133,21 @@ def test_what_is_sold_out_is_bought_as_soon_as_it_is_back_and_not_asked_for_all_
     play(story, settings=SETTINGS)
 
 
-def test_without_the_gate_it_is_left_alone():
+def test_without_the_gate_it_is_left_alone_and_that_is_said():
     async def story(world: World):
         world.apply(node_class(), static(replicas=2), deployment(replicas=1))
         await world.sleep(300)
         assert world.claims() == []
 
-    play(story)
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
+    try:
+        with structlog.testing.capture_logs() as logs:
+            play(story)
+    finally:
+        structlog.configure(**before)
+    said = [line for line in logs if "StaticCapacity=true" in line["event"]]
+    assert [line["NodePool"] for line in said] == [{"name": "fixed"}]
 
 
 def hashes(world: World) -> set[str]:

@@ -23,6 +23,21 @@ AT_LIMIT = timedelta(seconds=30)
 WORKERS = 10
 
 
+class StaticIsOff:
+    """With the feature gate off nobody cares for static pools; that is said, once for each."""
+
+    def __init__(self, context: Context) -> None:
+        self._log = structlog.get_logger("kubewright.static")
+        context.mirror.node_pools.subscribe(self._pool_changed)
+
+    def _pool_changed(self, old: NodePool | None, new: NodePool | None) -> None:
+        if new is not None and new.spec.replicas is not None and (old is None or old.spec.replicas is None):
+            self._log.warning(
+                "a NodePool has spec.replicas and is left alone: set the feature gate StaticCapacity=true",
+                NodePool={"name": new.name},
+            )
+
+
 class StaticProvisioning:
     """Buys what is missing. One reconcile of a pool at a time, so no two count the same room under its limit."""
 

@@ -27,7 +27,7 @@ from kubewright.controllers.podtimes import PodTimes
 from kubewright.controllers.pools import Hydration, PoolCounter, PoolStatus
 from kubewright.controllers.provisioner import Ask, Decide, Provisioner
 from kubewright.controllers.purchases import Purchases
-from kubewright.controllers.static import StaticDeprovisioning, StaticProvisioning
+from kubewright.controllers.static import StaticDeprovisioning, StaticIsOff, StaticProvisioning
 from kubewright.controllers.unused import UnusedPurchases
 from kubewright.errors import KubewrightError
 from kubewright.kube.client import KubeClient
@@ -144,6 +144,8 @@ class Operator:
             found.append(OverlayStatus(self.context))
         if gates.static_capacity:
             found += [StaticProvisioning(self.context, ask), StaticDeprovisioning(self.context)]
+        else:
+            StaticIsOff(self.context)
         if gates.capacity_buffer:
             buffers = BufferStatus(self.context, self.provisioner.trigger)
             self.provisioner.passed = buffers.passed

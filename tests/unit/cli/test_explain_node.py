@@ -155,13 +155,13 @@ def test_what_was_chosen_and_at_what_price(kubewright: Shell, saved: Save) -> No
 
 
 def test_spot_is_not_always_the_cheapest_and_that_is_said(kubewright: Shell, saved: Save) -> None:
-    for kind in ("m5.2xlarge", "m6a.2xlarge", "m6i.2xlarge"):
-        done = kubewright("explain", "node", "n1", "-f", saved(machine("n1", kind, "spot"), pod("web", "n1")))
-        assert ("least likely to be called back" in done.out) == ("The cloud took a dearer one" in done.out)
-    assert "least likely to be called back" in "".join(
-        kubewright("explain", "node", "n1", "-f", saved(machine("n1", kind, "spot"))).out
-        for kind in ("m5.2xlarge", "m6a.2xlarge", "m6i.2xlarge")
-    )
+    told = [
+        kubewright("explain", "node", "n1", "-f", saved(machine("n1", kind, "spot"), pod("web", "n1"))).out
+        for kind in ("m5.2xlarge", "m6a.2xlarge")
+    ]
+    for text in told:
+        assert ("least likely to be called back" in text) == ("The cloud took a dearer one" in text)
+    assert any("least likely to be called back" in text for text in told)
 
 
 def test_a_claim_without_a_machine(kubewright: Shell, saved: Save) -> None:

@@ -154,7 +154,7 @@ spec:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("recorded")
     (place / "cluster.yaml").write_text(PLANTED)
-    command = ["sandbox", "-f", place / "cluster.yaml", "--for", "90s", "--record", place / "records"]
+    command = ["sandbox", "-f", place / "cluster.yaml", "--for", "60s", "--record", place / "records"]
     done = subprocess.run([sys.executable, "-m", "kubewright", *command], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr  # one pod stays lost
     return place / "records"
@@ -175,12 +175,12 @@ def test_a_run_replays(kubewright: Shell, recorded: Path) -> None:
     lines = done.out.splitlines()
     assert len(lines) == len(list(recorded.iterdir()))
     assert all(": identical (" in line for line in lines)
-    told = json.loads(kubewright("replay", *recorded.iterdir(), "-o", "json").out)
-    assert [one["identical"] for one in told] == [True] * len(lines)
+    told = json.loads(kubewright("replay", *sorted(recorded.iterdir())[:2], "-o", "json").out)
+    assert [one["identical"] for one in told] == [True, True]
 
 
 def test_a_plan_that_comes_out_otherwise_is_told_as_a_table(kubewright: Shell, recorded: Path, tmp_path: Path) -> None:
-    first = records.load(min(recorded.iterdir()))
+    first = next(r for r in map(records.load, sorted(recorded.iterdir())) if r.plan.claims)
     dearer = replace(first.plan, usd_per_hour=99.0, claims=())
     file = tmp_path / "changed.record"
     records.save(file, first.problem, dearer, first.settings)

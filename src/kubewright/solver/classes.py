@@ -181,9 +181,11 @@ def by_constraint(one: PodClass) -> tuple[object, ...]:
 
 
 def hard_rules(one: PodClass) -> int:
-    """How many topology rules bind the class even when it has given up all that it may."""
+    """How many topology rules of its own bind the class even when it has given up all that it may."""
     last = one.variants[-1].rules if one.variants else None
-    return len(last.host) + sum(len(keyed) for _, keyed in last.keyed) if last is not None else 0
+    if last is None:
+        return 0
+    return sum(not r.group.inverse for r in (*last.host, *(r for _, keyed in last.keyed for r in keyed)))
 
 
 def by_tightness(one: PodClass) -> tuple[object, ...]:

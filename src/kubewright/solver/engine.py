@@ -29,6 +29,10 @@ from kubewright.solver.topology import (
 __all__ = ["FREE", "NO_RULES", "Engine", "Leeway", "Progress"]
 
 
+_FEW = 64
+"""Classes among which who comes first is worth asking again and again."""
+
+
 class Engine(Seats):
     """The order in which places are tried."""
 
@@ -38,8 +42,9 @@ class Engine(Seats):
         What is left is returned, in the order of the stages.
         """
         everyone = [[Progress(one) for one in classes] for classes in stages]
-        for waiting in everyone:
-            self._exhaust([p for p in waiting if p.one.refusal is None])
+        for waiting in everyone[:-1]:
+            self._exhaust_first_come([p for p in waiting if p.one.refusal is None])
+        self._exhaust([p for p in everyone[-1] if p.one.refusal is None])
         left = [p for waiting in everyone for p in waiting if p.left]
         if len(stages) > 1:
             self._exhaust([p for p in left if p.one.refusal is None and is_topological(p.one)])
@@ -67,6 +72,22 @@ class Engine(Seats):
             # Only topology can turn a no into a yes within a pass; everything else gets tighter.
             waiting = [p for p in waiting if p.left and is_topological(p.one)]
         return placed
+
+    def _exhaust_first_come(self, waiting: list[Progress]) -> None:
+        """As `_exhaust`, but whoever comes earlier is asked again as soon as somebody was placed.
+
+        Cost: quadratic in the classes; with many, as `_exhaust`.
+        """
+        if len(waiting) > _FEW:
+            self._exhaust(waiting)
+            return
+        index = 0
+        while index < len(waiting):
+            progress = waiting[index]
+            before = progress.done
+            if progress.left:
+                self._place(progress)
+            index = 0 if progress.done > before and any(p.left for p in waiting[:index]) else index + 1
 
     def _place(self, progress: Progress) -> None:
         one = progress.one

@@ -40,7 +40,7 @@ async def fleet(
         for s in sorted(ec2.account.subnets)
     )
     config = api.TemplateConfig(
-        launch_template_specification=api.TemplateSpecification(launch_template_name="t"), overrides=overrides
+        launch_template_specification=api.TemplateSpecification(launch_template_name="t", version="$Latest"), overrides=overrides
     )
     target = api.TargetCapacity(total_target_capacity=count, default_target_capacity_type=market)
     return api.CreateFleet(

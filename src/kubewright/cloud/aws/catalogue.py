@@ -143,8 +143,12 @@ async def on_demand_prices(ec2: api.Ec2Api, region: str) -> dict[str, float]:
     )
     prices: dict[str, float] = {}
     for kind in kinds:
-        filters = tuple(api.ProductFilter(field=name, value=value) for name, value in {**common, **kind}.items())
-        async for page in retry.pages(ec2.get_products, api.GetProducts(filters=filters, max_results=100)):
+        filters = tuple(
+            api.ProductFilter(field=name, value=value, type="TERM_MATCH") for name, value in {**common, **kind}.items()
+        )
+        async for page in retry.pages(
+            ec2.get_products, api.GetProducts(service_code="AmazonEC2", filters=filters, max_results=100)
+        ):
             prices.update(row for row in map(read_product, page.price_list) if row is not None)
     return dict(sorted(prices.items()))
 

@@ -198,7 +198,7 @@ class Orders:
                 continue
             content = self._content(claim, node_class, making, cluster, aws)
             name = await self._templates.ensure(node_class, content, now, claim.metadata.labels.get(labels.NODEPOOL, ""))
-            specification = api.TemplateSpecification(launch_template_name=name)
+            specification = api.TemplateSpecification(launch_template_name=name, version="$Latest")
             configs.append(api.TemplateConfig(launch_template_specification=specification, overrides=overrides))
             if making.reservation_id:
                 reservations.update((place(o.instance_type, o.availability_zone), making.reservation_id) for o in overrides)

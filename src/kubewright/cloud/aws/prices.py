@@ -16,6 +16,10 @@ SPOT_REFRESH_EVERY = timedelta(minutes=5)
 """Ours: the market moves within the hour, and one paged call tells it all."""
 
 
+LINUX = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+"""Product descriptions; without them prices of other systems are answered, too."""
+
+
 class _PricePerUnit(msgspec.Struct, frozen=True):
     usd: str = msgspec.field(default="0", name="USD")
     cny: str = msgspec.field(default="0", name="CNY")
@@ -77,7 +81,7 @@ class Prices(msgspec.Struct, frozen=True):
 async def spot_prices(ec2: api.Ec2Api, now: datetime) -> dict[tuple[str, str], float]:
     """The spot market now; later rows win. Source: spec/aws 6.3."""
     found: dict[tuple[str, str], float] = {}
-    request = api.DescribeSpotPriceHistory(start_time=now, max_results=2000)
+    request = api.DescribeSpotPriceHistory(start_time=now, product_descriptions=LINUX, max_results=2000)
     async for page in retry.pages(ec2.describe_spot_price_history, request):
         found.update({(row.instance_type, row.availability_zone): float(row.spot_price) for row in page.spot_price_history})
     return found

@@ -160,7 +160,7 @@ class Validation:
             name = await self._templates.ensure(node_class, content, self._clock.now(), claim.metadata.labels[labels.NODEPOOL])
         except AwsError as error:
             return _judge(error, "CreateLaunchTemplate", "Controller isn't authorized to call ec2:CreateLaunchTemplate")
-        specification = api.TemplateSpecification(launch_template_name=name)
+        specification = api.TemplateSpecification(launch_template_name=name, version="$Latest")
         zones = {next(iter(o.requirements[labels.ZONE].values), "") for o in shape.offerings}
         subnets = [s for s in node_class.status.subnets if s.zone in zones] or list(node_class.status.subnets)
         overrides = tuple(
@@ -189,6 +189,8 @@ class Validation:
                 instance_type=shape.name,
                 image_id=image_id,
                 subnet_id=s.id,
+                min_count=1,
+                max_count=1,
                 tag_specifications=tuple(t for t in specs if t.resource_type != "fleet"),
                 dry_run=True,
             )

@@ -337,6 +337,9 @@ class FakeEc2:
 
     def _spot_prices(self, request: api.DescribeSpotPriceHistory) -> api.SpotPricesPage:
         now: datetime = self._clock.now()
+        if not request.product_descriptions or any("Linux" not in d for d in request.product_descriptions):
+            text = "prices of other systems than Linux are not answered here; name product descriptions"
+            raise AwsError("DescribeSpotPriceHistory", "InvalidParameterValue", text)
         rows = [
             api.SpotPrice(instance_type=kind, availability_zone=zone, spot_price=f"{price:.6f}", timestamp=now)
             for (kind, zone), price in self.market.spot(now).items()

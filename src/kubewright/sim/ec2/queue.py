@@ -11,6 +11,8 @@ from kubewright.cloud.aws.errors import AwsError
 from kubewright.sim.ec2.account import OWNER
 
 RETENTION = timedelta(seconds=300)
+DEFAULT_VISIBILITY_S = 30
+"""Of a queue that nobody has set up otherwise."""
 
 
 class _Message:
@@ -86,7 +88,9 @@ class Queue:
         self._messages = [m for m in self._messages if m.sent + RETENTION > now]
         for m in self._messages:
             if len(found) < request.max_number_of_messages and m.hidden_until <= now:
-                m.hidden_until = now + timedelta(seconds=request.visibility_timeout)
+                m.hidden_until = now + timedelta(
+                    seconds=DEFAULT_VISIBILITY_S if request.visibility_timeout is None else request.visibility_timeout
+                )
                 m.receipt = f"{m.number}/{m.hidden_until.timestamp()}"
                 found.append(api.QueueMessage(message_id=str(m.number), receipt_handle=m.receipt, body=m.body))
         return found

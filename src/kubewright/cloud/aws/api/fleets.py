@@ -2,15 +2,14 @@
 
 from datetime import datetime
 
-from msgspec import field
-
 from kubewright.cloud.aws.api.templates import ReservationSpecification, TagSpecification
 from kubewright.cloud.aws.api.wire import Aws, Filter, Page, PagedRequest, Tag
 
 
 class TemplateSpecification(Aws, frozen=True, kw_only=True):
     launch_template_name: str
-    version: str = "$Latest"
+    version: str
+    """Always said: without one EC2 refuses the fleet."""
 
 
 class Override(Aws, frozen=True, kw_only=True):
@@ -180,8 +179,8 @@ class RunInstances(Aws, frozen=True, kw_only=True):
     instance_type: str
     image_id: str = ""
     subnet_id: str = ""
-    min_count: int = field(default=1)
-    max_count: int = field(default=1)
+    min_count: int
+    max_count: int
     tag_specifications: tuple[TagSpecification, ...] = ()
     dry_run: bool
 

@@ -7,7 +7,7 @@ from kubewright.cloud.aws.api.wire import Aws, Page, PagedRequest
 
 class DescribeSpotPriceHistory(PagedRequest, frozen=True, kw_only=True):
     start_time: datetime
-    product_descriptions: tuple[str, ...] = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+    product_descriptions: tuple[str, ...]
     instance_types: tuple[str, ...] = ()
 
 
@@ -26,12 +26,12 @@ class SpotPricesPage(Page, frozen=True, kw_only=True):
 class ProductFilter(Aws, frozen=True, kw_only=True):
     field: str
     value: str
-    type: str = "TERM_MATCH"
+    type: str
 
 
-class GetProducts(PagedRequest, frozen=True, kw_only=True, omit_defaults=False):
+class GetProducts(PagedRequest, frozen=True, kw_only=True):
     filters: tuple[ProductFilter, ...]
-    service_code: str = "AmazonEC2"
+    service_code: str
 
 
 class ProductsPage(Page, frozen=True, kw_only=True):

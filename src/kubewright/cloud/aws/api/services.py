@@ -44,7 +44,8 @@ class QueueUrlAnswer(Aws, frozen=True, kw_only=True):
 class ReceiveMessage(Aws, frozen=True, kw_only=True):
     queue_url: str
     max_number_of_messages: int = field(default=1)
-    visibility_timeout: int = 0
+    visibility_timeout: int | None = None
+    """0 is said, so that what was only looked at is there for others at once."""
     wait_time_seconds: int = 0
 
 

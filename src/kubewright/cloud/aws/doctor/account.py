@@ -9,6 +9,7 @@ from kubewright.api.meta import find_condition
 from kubewright.cloud.aws import api, instances, tags
 from kubewright.cloud.aws.doctor.findings import POLICY, Finding, is_denied, look, not_seen, ok, problem, unknown
 from kubewright.cloud.aws.errors import AwsError
+from kubewright.cloud.aws.prices import LINUX
 from kubewright.cloud.aws.settings import AwsSettings
 from kubewright.cloud.aws.templates import PREFIX
 
@@ -68,7 +69,7 @@ async def permissions(ec2: api.DoctorApi, name: str, settings: AwsSettings, now:
         (
             "ec2:DescribeSpotPriceHistory",
             ec2.describe_spot_price_history,
-            api.DescribeSpotPriceHistory(start_time=now, instance_types=("m5.large",), max_results=5),
+            api.DescribeSpotPriceHistory(start_time=now, product_descriptions=LINUX, instance_types=("m5.large",), max_results=5),
         ),
         (
             "ec2:DescribeCapacityReservations",
@@ -85,8 +86,10 @@ async def permissions(ec2: api.DoctorApi, name: str, settings: AwsSettings, now:
         *await _writes(ec2, name),
     ]
     if not settings.isolated_vpc:
-        wanted = (api.ProductFilter(field="instanceType", value="m5.large"),)
-        tries.append(("pricing:GetProducts", ec2.get_products, api.GetProducts(filters=wanted, max_results=1)))
+        wanted = (api.ProductFilter(field="instanceType", value="m5.large", type="TERM_MATCH"),)
+        tries.append(
+            ("pricing:GetProducts", ec2.get_products, api.GetProducts(service_code="AmazonEC2", filters=wanted, max_results=1))
+        )
     found = [_permission(action, await look(do, request)) for action, do, request in tries]
     denied = [f for f in found if f is not None]
     untried = "iam:CreateInstanceProfile, iam:AddRoleToInstanceProfile, iam:PassRole and sqs:DeleteMessage"
@@ -137,7 +140,7 @@ async def queue(ec2: api.DoctorApi, settings: AwsSettings) -> list[Finding]:
             return [problem(about, f"sqs:GetQueueUrl is not allowed ({found})", POLICY)]
         return [problem(about, f"it is not there ({found.code})", "make it in this region, or correct --interruption-queue")]
     # Visible again at once, so that the operator misses nothing.
-    request = api.ReceiveMessage(queue_url=found.queue_url, max_number_of_messages=1)
+    request = api.ReceiveMessage(queue_url=found.queue_url, max_number_of_messages=1, visibility_timeout=0)
     read = await look(ec2.receive_message, request)
     if isinstance(read, AwsError):
         return [problem(about, f"sqs:ReceiveMessage failed: {read}", POLICY)]

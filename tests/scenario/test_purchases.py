@@ -13,6 +13,8 @@ from kubewright.settings import PurchaseSettings, Settings
 from kubewright.sim.faults import Process, Side, at_every_write, kills
 from kubewright.sim.scheduler.judge import Pass, Verdict
 from tests.conftest import FOUND
+from tests.scenario.test_buffers import SETTINGS as WITH_BUFFERS
+from tests.scenario.test_buffers import buffer, ready_nodes, template
 from tests.scenario.world import (
     NODE,
     NODE_POOL,
@@ -231,6 +233,17 @@ def test_fleets_that_work_are_never_throttled(seed: int):
     play(story, seed=seed, setting=Setting(registry=registry))
     never = [registry.value("kubewright_unused_purchases_total", nodepool=p, reason="never") for p in ("general", "other")]
     assert not any(never)
+
+
+def test_room_that_stands_ready_for_a_buffer_is_not_bought_in_vain():
+    async def story(world: World):
+        world.apply(node_class(), pool(), template(), buffer())
+        await world.until(lambda: ready_nodes(world) == 1)
+        await world.sleep(900)
+        assert not world.events("UnusedPurchase")
+        assert tally_of(world) == {}
+
+    play(story, settings=WITH_BUFFERS)
 
 
 def test_the_cap_on_spending_holds_and_lets_go():

@@ -20,7 +20,7 @@ from kubewright.controllers.failures import Failures, Say
 from kubewright.controllers.spending import Spending
 from kubewright.errors import KubewrightError
 from kubewright.explain import cost as costs
-from kubewright.lifecycle import nodes, pods, pools, purchase, unused
+from kubewright.lifecycle import bought, nodes, pods, pools, purchase, unused
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.solver.problem import Plan, PlannedClaim, Problem, Snapshot
 
@@ -196,8 +196,13 @@ class Provisioner:
         return found
 
     async def _buy(self, name: str, planned: PlannedClaim, pool: NodePool, waiting: dict[str, Pod]) -> None:
+        known = self._on.mirror.buffers
+        virtual = {pod.key for pod in known.pods} if known is not None else set()
+        real = msgspec.structs.replace(planned, pods=tuple(key for key in planned.pods if key not in virtual))
+        makers = {unused.workload(waiting[key]) for key in real.pods if key in waiting}
+        told = bought.note(real, "provisioned" if real.pods else "buffer", makers)
         try:
-            made = await self._on.purchases.buy(name, planned, pool, "provisioned")
+            made = await self._on.purchases.buy(name, planned, pool, "provisioned", annotations=told)
         except KubewrightError as error:
             self._log.error("creating a NodeClaim failed", nodeclaim=name, error=str(error))
             self._batcher.trigger(name)

@@ -41,7 +41,7 @@ class UnusedPurchases:
         known = mirror.state_of(claim.status.provider_id) if claim.status.provider_id else None
         is_expected = known is not None and known.nominated_until is not None and known.nominated_until > now
         patience = self._on.settings.purchases.unused_after
-        judged = unused.judge(claim, node, here, mirror.pods.get, now, patience=patience, is_expected=is_expected)
+        judged = unused.judge(claim, node, here, mirror.pods.get, mirror.pending, now, patience=patience, is_expected=is_expected)
         if judged is None or judged.fate is Fate.WAITING:
             return None if judged is None else judged.again
         if (unused.VERDICT in claim.metadata.annotations) == (judged.fate is not Fate.USED) and judged.fate is not Fate.USED:

@@ -6,7 +6,7 @@ workloads its nodes were bought for in vain, and how often in a row. Both wait l
 """
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -50,7 +50,8 @@ class Fate(enum.StrEnum):
     """Nobody wants a node for them any more."""
 
 
-POINTS: Mapping[Fate, int] = {Fate.NEVER: 2, Fate.ELSEWHERE: 1, Fate.GONE: 1}
+POINTS: Mapping[Fate, int] = {Fate.NEVER: 2, Fate.ELSEWHERE: 1, Fate.GONE: 0}
+"""What a purchase in vain counts against its NodePool; that people changed their mind is nobody's fault."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -102,6 +103,7 @@ def judge(
     node: Node | None,
     here: Iterable[Pod],
     find: Callable[[str], Pod | None],
+    pending: Callable[[], Iterable[Pod]],
     now: datetime,
     *,
     patience: timedelta,
@@ -109,8 +111,9 @@ def judge(
 ) -> Judged | None:
     """What became of a purchase; None for one that is not judged: made for something else than pods that wait.
 
-    `here` are the pods on its node, `find` looks up a pod by key. `is_expected` says whether kubewright itself still wants pods
-    to go there; then kube-scheduler is given `patience` from initialization, else only `SURE_AFTER`.
+    `here` are the pods on its node, `find` looks up a pod by key, `pending` gives all without a node. `is_expected` says whether
+    kubewright itself still wants pods to go there; then kube-scheduler is given `patience` from initialization, else only
+    `SURE_AFTER`.
     """
     told = bought.of(claim)
     if told is None or not told.pods or told.why != "provisioned":
@@ -121,7 +124,7 @@ def judge(
     if start is None:
         return Judged(Fate.WAITING)
     known = [pod for pod in map(find, told.pods) if pod is not None and pods.is_active(pod)]
-    waiting = tuple(p for p in known if not p.spec.node_name)
+    waiting = tuple(p for p in known if not p.spec.node_name) or (() if known else _successors(told.workloads, pending(), now))
     is_going = claim.metadata.deletion_timestamp is not None
     needed = patience if is_expected else min(SURE_AFTER, patience)
     if waiting and now - start < needed:
@@ -134,6 +137,15 @@ def judge(
     if known:
         return Judged(Fate.ELSEWHERE, why=f"{known[0].key} went to node {known[0].spec.node_name}")
     return Judged(Fate.GONE, why=f"{told.pods[0]} is gone")
+
+
+def _successors(workloads: Collection[str], pending: Iterable[Pod], now: datetime) -> tuple[Pod, ...]:
+    """Pods that stand for those that are gone and wait themselves, for long enough to have been tried."""
+    old_enough = (
+        p for p in pending if p.metadata.creation_timestamp is None or now - p.metadata.creation_timestamp >= SURE_AFTER
+    )
+    found = (p for p in old_enough if workload(p) in workloads and pods.is_active(p)) if workloads else ()
+    return tuple(sorted(found, key=lambda p: p.key)[: bought.MOST_PODS])
 
 
 def _why(pod: Pod, node: Node | None) -> str:
@@ -166,7 +178,7 @@ def tally(pool: NodePool) -> Tally:
 def after(before: Tally, claim: NodeClaim, judged: Judged, here: Iterable[Pod], now: datetime) -> Tally:
     """The tally with this purchase counted. Counting one twice changes nothing."""
     created = claim.metadata.creation_timestamp
-    if created is None or judged.fate is Fate.WAITING:
+    if created is None or judged.fate in (Fate.WAITING, Fate.GONE):
         return before
     if judged.fate is Fate.USED:
         return _used(before, claim, here, created)

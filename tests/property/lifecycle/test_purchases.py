@@ -46,7 +46,7 @@ def claim(pods: Sequence[Pod], created_s: float = 0, initialized_s: float | None
 def judge(one: NodeClaim, pods: Sequence[Pod], at_s: float, *, is_expected: bool = True) -> Judged | None:
     by_key = {p.key: p for p in pods}
     now = NOW + timedelta(seconds=at_s)
-    return unused.judge(one, None, (), by_key.get, now, patience=PATIENCE, is_expected=is_expected)
+    return unused.judge(one, None, (), by_key.get, lambda: pods, now, patience=PATIENCE, is_expected=is_expected)
 
 
 # what became of a purchase
@@ -94,6 +94,21 @@ def test_a_machine_that_has_not_joined_or_goes_soon_teaches_nothing_of_pods_that
     assert moved.fate is Fate.ELSEWHERE
 
 
+@given(st.integers(0, 120), st.sampled_from(("web", "other")))
+def test_pods_that_are_replaced_while_they_wait_are_judged_by_their_successors(age_s: int, app: str) -> None:
+    gone = of("web", "a")
+    told = bought.note(planned([gone]), "provisioned", {unused.workload(gone)})
+    one = claim([gone])
+    one = replace(one, metadata=replace(one.metadata, annotations=told))
+    made = NOW + timedelta(seconds=1000 - age_s)
+    successor = of(app, "b")
+    successor = replace(successor, metadata=replace(successor.metadata, creation_timestamp=made))
+    judged = judge(one, [successor], 1000)
+    assert judged is not None
+    assert (judged.fate is Fate.NEVER) == (app == "web" and age_s >= 30)
+    assert judged.fate in (Fate.NEVER, Fate.GONE)
+
+
 # what the pool remembers
 
 events = st.lists(
@@ -126,7 +141,7 @@ def lived(history: Sequence[tuple[int, Fate, str]]) -> list[Tally]:
 def test_a_used_machine_ends_what_was_counted_and_normal_fleets_are_never_paused(history: list[tuple[int, Fate, str]]) -> None:
     row = 0
     for (_, fate, _), told in zip(history, lived(history), strict=True):
-        row = 0 if fate is Fate.USED else row + {Fate.NEVER: 2}.get(fate, 1)
+        row = 0 if fate is Fate.USED else row + {Fate.NEVER: 2, Fate.ELSEWHERE: 1, Fate.GONE: 0}[fate]
         assert told.points == row
         if row < PAUSE_AT:
             assert told.until is None

@@ -69,9 +69,9 @@ class _InTurns(Engine):
         super().__init__(*args, **more)
         self._of_pod = of_pod
 
-    def run(self, classes: Sequence[PodClass]) -> list[Progress]:
+    def run(self, *stages: Sequence[PodClass]) -> list[Progress]:
         parts: dict[int, list[PodClass]] = {}
-        for one in classes:
+        for one in (one for classes in stages for one in classes):
             mine: dict[int, list[int]] = {}
             for at, pod in enumerate(one.pods):
                 mine.setdefault(self._of_pod[pod.key], []).append(at)

@@ -12,7 +12,7 @@ import msgspec
 
 from kubewright.api import labels
 from kubewright.disruption.bins import Bin, Market
-from kubewright.disruption.board import Board
+from kubewright.disruption.board import Board, Content
 from kubewright.disruption.budgets import Budgets
 from kubewright.disruption.candidates import Candidate
 from kubewright.disruption.guarded import Guards
@@ -21,6 +21,8 @@ from kubewright.disruption.worth import Worth
 
 PARTNERS = 16
 """Nodes that are tried as further members of a group."""
+OPEN = 8
+"""Machines to be bought, the last ones, that are offered to those whose pods fit nowhere else."""
 MISSES = 6
 """Nodes in a row that did not fit, after which a group is as large as it gets."""
 MOST_SOON = 100
@@ -77,6 +79,8 @@ class Search:
         self._held: list[Candidate] = []
         """Those whom only a budget of their pool holds back."""
         self._groups = Groups()
+        self._bins: list[tuple[Bin, tuple[Candidate, ...], int]] = []
+        """Machines to be bought: whose pods they hold, and the number of their group."""
         self._gone: set[str] = set()
         self._wasted: dict[str, float] = {}
         """ProviderID → what it costs beyond its pods' share, for those that fit nowhere else."""
@@ -165,12 +169,14 @@ class Search:
             return False
         return True
 
-    def _go(self, those: Sequence[Candidate], usd: float) -> None:
+    def _go(self, those: Sequence[Candidate], usd: float, joins: int | None = None) -> int:
+        """Keep what was done for `those`, who go together with group `joins`; the number of their group."""
         board = self._board
-        self._groups.add(those, usd, [board.at[c.provider_id] for c in those], board.touched())
+        number = self._groups.add(those, usd, [board.at[c.provider_id] for c in those], board.touched(), joins)
         board.keep()
         for one in those:
             self._gone.add(one.provider_id)
+        return number
 
     def _take(self, one: Candidate) -> None:
         self._room[one.pool.name] -= 1
@@ -203,12 +209,34 @@ class Search:
             self._take(one)
             self._go((one,), 0.0)
             return True
+        if self._joins(one, left):
+            return True
         board.undo(mark)
         index = min(left)
         pod = board.classes[index].pods[0].key
         text = f"{sum(left.values())} of its {len(one.movers)} pods would have no other home, such as those like {pod}"
         self._stays[one.name] = Stay(Because.NO_HOME, text, {"pod": pod, "pods": str(sum(left.values()))})
         return False
+
+    def _joins(self, one: Candidate, left: Content) -> bool:
+        """Put what is left of a node that is taken away on a machine that is to be bought anyway, if that pays."""
+        best: tuple[float, int, Bin] | None = None
+        for at in range(max(0, len(self._bins) - OPEN), len(self._bins)):
+            bought, members, _ = self._bins[at]
+            more = bought.with_more(left)
+            if more is None or any(more.is_like(c.instance_type, c.zone, c.capacity_type) for c in (one, *members)):
+                continue
+            gain = one.usd_per_hour - (more.usd_per_hour - bought.usd_per_hour)
+            if (best is None or gain > best[0] + _CENT) and self._worth.judge((one,), gain).is_worth_it:
+                best = (gain, at, more)
+        if best is None:
+            return False
+        _, at, more = best
+        bought, members, number = self._bins[at]
+        self._bins[at] = (more, (*members, one), number)
+        self._take(one)
+        self._go((one,), more.usd_per_hour - bought.usd_per_hour, number)
+        return True
 
     def _group(self, seed: Candidate) -> None:
         """The seed and whoever shares one machine with it, if that machine is cheaper than they are and worth it."""
@@ -232,7 +260,9 @@ class Search:
         verdict = self._worth.judge(members, saving)
         same = bought is not None and any(bought.is_like(c.instance_type, c.zone, c.capacity_type) for c in members)
         if verdict.is_worth_it and not same:
-            self._go(members, usd)
+            number = self._go(members, usd)
+            if bought is not None:
+                self._bins.append((bought, tuple(members), number))
             return
         board.undo(mark)
         for one in members:
@@ -286,17 +316,20 @@ class Groups:
         self._of: list[int] = []
         self._on: dict[int, set[int]] = {}
 
-    def add(self, going: Sequence[Candidate], usd: float, places: Sequence[int], touched: Iterable[int]) -> None:
-        """`places` are taken away, on `touched` something was put."""
+    def add(
+        self, going: Sequence[Candidate], usd: float, places: Sequence[int], touched: Iterable[int], joins: int | None = None
+    ) -> int:
+        """The group's number. `places` are taken away, on `touched` something was put; `joins` is a group it belongs to."""
         number = len(self._made)
         self._made.append((tuple(going), usd))
         self._of.append(number)
-        for place in places:
-            for other in self._on.pop(place, ()):
-                root, mine = self._root(other), self._root(number)
-                self._of[max(root, mine)] = min(root, mine)
+        together = {other for place in places for other in self._on.pop(place, ())} | ({joins} if joins is not None else set())
+        for other in sorted(together):
+            root, mine = self._root(other), self._root(number)
+            self._of[max(root, mine)] = min(root, mine)
         for place in touched:
             self._on.setdefault(place, set()).add(number)
+        return number
 
     def joined(self) -> tuple[Group, ...]:
         """In the order in which they were begun."""

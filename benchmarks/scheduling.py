@@ -106,7 +106,7 @@ def main() -> int:
         line = json.dumps(asked) + "\n"
         said = subprocess.run([program], input=line, capture_output=True, text=True, check=True).stdout
         theirs = json.loads(said)
-        ours = answer({**asked, "repeat": 3})
+        ours = answer({**asked, "packing": "first-fit", "repeat": 3})
         slow, fast = theirs["seconds"][0], sorted(ours["seconds"])[1]
         print(
             f"| {count} | {count / slow:.0f} | {count / fast:.0f} | {slow / fast:.1f} "

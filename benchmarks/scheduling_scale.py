@@ -55,7 +55,7 @@ def catalogue() -> None:
             "wellKnownLabels": sorted(aws_labels.WELL_KNOWN),
         }
         said = subprocess.run([ensure("oracle")], input=json.dumps(asked) + "\n", capture_output=True, text=True, check=True)
-        theirs, ours = json.loads(said.stdout), answer({**asked, "repeat": 3})
+        theirs, ours = json.loads(said.stdout), answer({**asked, "packing": "first-fit", "repeat": 3})
     assert not ours["errors"], ours["errors"]
     assert not theirs["errors"], theirs["errors"]
     slow, fast = theirs["seconds"][0], sorted(ours["seconds"])[1]

@@ -3,7 +3,7 @@
 Source: spec/scheduling 3.8, 5.9.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kubewright.api import labels as names
 from kubewright.catalogue.columns import NO_PRICE, Columns, reservation_key
@@ -13,6 +13,7 @@ from kubewright.scheduling.requirements import add
 from kubewright.solver.claims import OpenClaim
 from kubewright.solver.committed import COMMITMENT, Committed
 from kubewright.solver.problem import PlannedClaim
+from kubewright.solver.templates import Cut
 
 MAX_INSTANCE_TYPES = 600
 """Source: spec/scheduling 3.8 (a provider may cut further when it launches)."""
@@ -35,30 +36,20 @@ def finished(
             key = reservation_key(columns.kinds[index].requirements)
             if key:
                 requirements[key] = Requirement(key, claim.held)
-    types: list[str] = []
-    kept = 0
-    price = NO_PRICE
-    listed: set[str] = set()
-    priced = columns.by_price(kinds)
     commitment = committed.holding(claim.index) if committed is not None else None
     if committed is not None and commitment is not None:
         covered = committed.bought(claim.index, state, claim.rows)
         kinds = tuple(sorted({c.kind for c in covered}))
-        priced = [(c.usd, c.row) for c in covered]
+        cut = _cut(columns, [(c.usd, c.row) for c in covered], claim.rows)
         zone = committed.rows[commitment].zone
         if zone:
             add(requirements, Requirement(names.ZONE, frozenset((zone,))))
-    for usd, row in priced:
-        if not claim.rows >> row & 1:
-            continue
-        price = min(price, usd)
-        name = columns.rows[row].type.name
-        if name not in listed:
-            if len(listed) == MAX_INSTANCE_TYPES:
-                break
-            listed.add(name)
-            types.append(name)
-        kept |= 1 << row
+    else:
+        known = template.cuts.get((kinds, claim.rows))
+        if known is None:
+            known = template.cuts[kinds, claim.rows] = _cut(columns, columns.by_price(kinds), claim.rows)
+        cut = known
+    kept, price = cut.rows, cut.usd
     unmet = state.unmet(kept)
     if unmet and strict and not claim.min_values_relaxed:
         facts = {key: f"{found} of {wanted}" for key, wanted, found in unmet}
@@ -66,7 +57,7 @@ def finished(
     for key, _, found in unmet:
         before = requirements[key]
         requirements[key] = Requirement(key, before.values, before.complement, before.at_least, before.at_most, found)
-    add(requirements, Requirement(names.INSTANCE_TYPE, frozenset(listed)))
+    add(requirements, cut.listed)
     sold: set[str] = set()
     for index in kinds:
         offered = columns.kinds[index].requirements.get(names.CAPACITY_TYPE)
@@ -85,13 +76,31 @@ def finished(
         taints=template.taints,
         startup_taints=pool.spec.startup_taints or (),
         requests=dict(sorted(claim.all_requests().items())),
-        instance_types=tuple(types),
+        instance_types=cut.types,
         pods=tuple(sorted(pod.key for one, start, end in claim.placed for pod in one.pods[start:end])),
         usd_per_hour=price if price != NO_PRICE else 0.0,
         expire_after=pool.spec.expire_after,
         termination_grace_period=pool.spec.termination_grace_period,
         min_values_relaxed=claim.min_values_relaxed and bool(unmet),
     )
+
+
+def _cut(columns: Columns, priced: Iterable[tuple[float, int]], rows: int) -> Cut:
+    """The cheapest types of `rows`, as many as a claim may name; `priced` is (USD per hour, row), cheapest first."""
+    listed: dict[str, None] = {}
+    kept = 0
+    price = NO_PRICE
+    for usd, row in priced:
+        if not rows >> row & 1:
+            continue
+        price = min(price, usd)
+        name = columns.rows[row].type.name
+        if name not in listed:
+            if len(listed) == MAX_INSTANCE_TYPES:
+                break
+            listed[name] = None
+        kept |= 1 << row
+    return Cut(tuple(listed), kept, price, Requirement(names.INSTANCE_TYPE, frozenset(listed)))
 
 
 def _overlays_applied(columns: Columns, kept: int, kinds: Sequence[int]) -> dict[str, str]:

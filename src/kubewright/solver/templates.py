@@ -161,6 +161,18 @@ class State:
         return [f for f in found if f[2] < f[1]]
 
 
+class Cut(NamedTuple):
+    """The types that a claim names in the end."""
+
+    types: tuple[str, ...]
+    """Cheapest first."""
+    rows: int
+    usd: float
+    """Per hour, of the cheapest offering."""
+    listed: Requirement
+    """The types as a requirement."""
+
+
 class DaemonGroup(NamedTuple):
     """Rows of a template on which the same DaemonSets would run. Source: spec/scheduling 3.7."""
 
@@ -197,6 +209,8 @@ class Template:
         for key in _SIMULATED:
             add(requirements, Requirement(key, frozenset(("true",))))
         add(requirements, Requirement(names.HOSTNAME, frozenset((PLACEHOLDER,))))
+        self.cuts: dict[tuple[tuple[int, ...], int], Cut] = {}
+        """(offering kinds, rows) of a claim → what it comes to; many claims of a pass are alike."""
         self._states: dict[tuple[tuple[object, ...], ...], State] = {}
         self.rows = columns.every & columns.fit.usable
         self.labelled = columns.matching_all(requirements)

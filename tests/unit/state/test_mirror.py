@@ -1,6 +1,7 @@
 """The mirror, told in any order, is what it would be if it had been told only the end."""
 
 import asyncio
+from types import MappingProxyType
 
 import msgspec
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ class Seller:
 
     node_class_kinds = (NodeClassKind("karpenter.k8s.aws", "EC2NodeClass"),)
     well_known_labels = frozenset()
-    label_aliases = {}
+    label_aliases = MappingProxyType({})
 
 
 def mirror() -> Mirror:

@@ -223,6 +223,7 @@ def test_bugs_of_a_provider_do_not_end_the_operator():
 
 def test_the_numbers_of_a_life():
     registry = Registry()
+    exposed: list[str] = []
 
     async def story(world: World):
         world.apply(node_class(), pool(), deployment())
@@ -230,10 +231,11 @@ def test_the_numbers_of_a_life():
         world.scale("web", 0)
         await world.until_nothing_is_left()
         await world.sleep(10)
+        exposed.extend(registry.expose().decode().splitlines())
 
     play(story, setting=Setting(registry=registry))
     shown = {}
-    for line in registry.expose().decode().splitlines():
+    for line in exposed:
         if not line.startswith("#"):
             series, _, value = line.rpartition(" ")
             shown[series.partition("{")[0]] = shown.get(series.partition("{")[0], 0) + float(value)

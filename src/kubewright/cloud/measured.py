@@ -38,11 +38,16 @@ def measured(provider: CloudProvider, registry: Registry) -> CloudProvider:
 
 class _Measured:
     def __init__(self, provider: CloudProvider, registry: Registry) -> None:
+        self._provider = provider
         # Copied and not looked up: whether a provider offers more is asked by isinstance, which looks at what is really there.
         for name in dir(provider):
             if not name.startswith("_"):
                 found = getattr(provider, name)
                 self.__dict__[name] = _timed(found, provider.name, CALLS[name], registry) if name in CALLS else found
+
+    def __getattr__(self, name: str) -> Any:
+        """What a provider hands on without listing it."""
+        return getattr(self._provider, name)
 
 
 def _timed(call: Callable[..., Awaitable[T]], provider: str, method: str, registry: Registry) -> Callable[..., Awaitable[T]]:

@@ -170,7 +170,9 @@ def test_a_pod_budget_is_not_asked_for_more_than_it_gives():
 
 
 def test_new_nodes_cost_more_to_move():
-    restless = replace(SETTINGS, disruption=replace(SETTINGS.disruption, settled_after=timedelta(days=2), unrest=1.0, least_score=0.9))
+    restless = replace(
+        SETTINGS, disruption=replace(SETTINGS.disruption, settled_after=timedelta(days=2), unrest=1.0, least_score=0.9)
+    )
     settled = replace(SETTINGS, disruption=replace(SETTINGS.disruption, least_score=0.9))
     snapshot = cluster(node("n1", S8, ("web", 6000)), node("n2", S8, ("web", 1000), ("web", 500)))
     assert look(snapshot, settled).commands

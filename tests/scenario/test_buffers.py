@@ -5,7 +5,7 @@ import pytest
 from kubewright.settings import FeatureGates, Settings
 from kubewright.sim.faults import Process, Side, at_every_write, kills
 from tests.conftest import FOUND
-from tests.scenario.world import POD, Item, World, deployment, node_class, play, pool, reason, status
+from tests.scenario.world import EVENT, POD, Item, World, deployment, node_class, play, pool, reason, status
 
 SETTINGS = Settings(cluster_name="sandbox", feature_gates=FeatureGates(capacity_buffer=True))
 BUFFER = ("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer")
@@ -48,6 +48,7 @@ def test_room_is_bought_stays_and_goes_with_its_buffer():
         assert world.cloud.sold() == 1, "and is not bought again and again"
         assert world.find(POD) == []
         assert world.events("FailedScheduling") == world.events("Nominated") == []
+        assert [e for e in world.find(EVENT) if "capacity-buffer" in e["message"]] == [], "nobody misses pods that never come"
         world.delete(BUFFER, "room", "default")
         await world.until_nothing_is_left()
 

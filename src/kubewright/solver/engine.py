@@ -19,6 +19,7 @@ from kubewright.solver.refusals import no_company, no_domain, no_room, one_fits,
 from kubewright.solver.seats import Seats
 from kubewright.solver.templates import State, Template
 from kubewright.solver.topology import (
+    ANYWHERE,
     Allowed,
     Rules,
     host_room,
@@ -113,6 +114,10 @@ class Engine(Seats):
     def leeway(self, rules: Rules) -> Leeway:
         """Where rules let pods go at this moment; `packing` has its own taste for what they leave open."""
         found = Leeway(rules)
+        if self.courteous:
+            for key, ranks in rules.shunned.items():
+                limit = found.limits.get(key, ANYWHERE)
+                found.limits[key] = limit._replace(never=limit.never.union(v for v, bad in ranks.items() if bad))
         if self.spread_out:
             for key, groups in rules.leaning.items():
                 if groups and key not in found.ranks:

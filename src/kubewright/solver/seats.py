@@ -42,6 +42,8 @@ class Seats:
         self.table = table
         self.templates = templates
         self.reservations = reservations
+        self.courteous = False
+        """Whether pods stay away from domains to which those who must follow them could not come."""
         self.committed: Committed | None = None
         """Set where there are commitments to use up."""
         self.relax_min_values = relax_min_values

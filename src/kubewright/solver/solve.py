@@ -4,6 +4,7 @@ Source: spec/scheduling 5.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.settings import MinValuesPolicy
@@ -29,17 +30,32 @@ _ORDER_MATTERS = (
 )
 """Reasons that may be owed to what was placed before."""
 
-_OTHER_TRIES = (
-    (by_tightness, False, False),
-    (by_constraint, False, False),
-    (by_size, True, False),
-    (by_constraint, True, False),
-    (by_size, False, True),
-    (by_size, True, True),
-)
-"""(order, claims with the fewest pods first, lenient spread), in the order in which they are tried."""
 
-_OF_ONE_POD = ((by_size, False, True),)
+class Try(NamedTuple):
+    """One way to go about a pass."""
+
+    order: Callable[[PodClass], tuple[object, ...]]
+    spread_out: bool = False
+    """Claims with the fewest pods first."""
+    lenient: bool = False
+    """Spreads look only at domains where a node stands."""
+    courteous: bool = False
+    """Nobody goes where those who must follow could not come."""
+
+
+_OTHER_TRIES = (
+    Try(by_tightness),
+    Try(by_constraint),
+    Try(by_size, spread_out=True),
+    Try(by_constraint, spread_out=True),
+    Try(by_size, lenient=True),
+    Try(by_size, spread_out=True, lenient=True),
+    Try(by_size, courteous=True),
+    Try(by_constraint, spread_out=True, courteous=True),
+)
+"""In the order in which they are tried."""
+
+_OF_ONE_POD = (Try(by_size, lenient=True),)
 """A single pod has no order and nobody to be spread out with. Explanations ask about one pod again and again."""
 
 
@@ -60,8 +76,18 @@ def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
         for key, refusals in plan.unplaced.items()
         for r in refusals
     ):
-        for order, spread_out, lenient in _OTHER_TRIES if len(problem.pods) > 1 else _OF_ONE_POD:
-            again = attempt(problem, order, None, spread_out=spread_out, lenient=lenient)
+        followed = any(p.spec.affinity is not None and p.spec.affinity.pod_affinity is not None for p in problem.pods)
+        for other in _OTHER_TRIES if len(problem.pods) > 1 else _OF_ONE_POD:
+            if other.courteous and not followed:
+                continue
+            again = attempt(
+                problem,
+                other.order,
+                None,
+                spread_out=other.spread_out,
+                lenient=other.lenient,
+                courteous=other.courteous,
+            )
             if again is not None and len(again.unplaced) < len(plan.unplaced):
                 plan = again
             if not plan.unplaced:
@@ -80,6 +106,7 @@ def attempt(
     *,
     spread_out: bool = False,
     lenient: bool = False,
+    courteous: bool = False,
     make: Callable[..., Engine] = Engine,
 ) -> Plan | None:
     """One pass; None when a lenient one turned out not to be balanced.
@@ -105,6 +132,7 @@ def attempt(
         spread_out=spread_out,
         present=parts.topology.present,
     )
+    engine.courteous = courteous
     if settings.commitments:
         engine.committed = Committed(problem)
     classes = sorted(parts.classes, key=order)

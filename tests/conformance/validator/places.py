@@ -106,10 +106,11 @@ class Cluster:
                 taints = [t for t in taints if (t["key"], t["effect"]) not in going]
                 room |= {k: v for k, v in amounts(claim["status"].get("allocatable")).items() if not room.get(k)}
             counts = [c for c in self.of("CSINode") if c["metadata"]["name"] == name]
-            attach = {} if labels.get("karpenter.sh/initialized") == {"true"} else self._promised(labels_of(node))
+            ready = claim is None or labels.get("karpenter.sh/initialized") == {"true"}
+            attach = {} if ready else self._promised(labels_of(node))
             attach |= {d["name"]: d["allocatable"]["count"] for c in counts for d in c["spec"]["drivers"] if d.get("allocatable")}
             place = Place(name, labels, taints, [Machine(room, attach, labels_of(node))])
-            place.is_coming = claim is not None and labels.get("karpenter.sh/initialized") != {"true"}
+            place.is_coming = not ready
             going_away = claim if claim is not None else node
             place.is_leaving = bool(going_away["metadata"].get("deletionTimestamp"))
             place.pods = [p for p in self.pods.values() if p["spec"].get("nodeName") == name and _stays(p, place.is_leaving)]

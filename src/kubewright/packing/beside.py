@@ -1,4 +1,5 @@
-"""Improving beside commitments: the machines that first fit begins on them stay as they are, and the rest is packed anew.
+"""Improving beside what is scarce and cheap: the machines that first fit begins on commitments and reservations stay as they
+are, and the rest is packed anew.
 
 What is paid for is used up first, so that is where the pods go that fit it; the improver, and whatever proves an optimum, look at
 what is left at list prices. The bound of the whole is that of list prices, lowered by what commitments can save at most.
@@ -10,12 +11,13 @@ from msgspec.structs import replace
 
 from kubewright.api import labels as names
 from kubewright.api import quantity
-from kubewright.api.karpenter import NodeClaim, NodeClaimStatus
+from kubewright.api.karpenter import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from kubewright.api.meta import ObjectMeta
 from kubewright.api.quantity import Resources
 from kubewright.packing.bound import bound
 from kubewright.packing.improve import cost
 from kubewright.packing.wishes import Wishes
+from kubewright.scheduling.requirements import expressions
 from kubewright.settings import Settings
 from kubewright.solver.committed import COMMITMENT
 from kubewright.solver.problem import Plan, PlannedClaim, Problem, StateNode
@@ -28,9 +30,9 @@ Weighed = Callable[[Plan, float, Wishes], Plan]
 def planned_beside(
     problem: Problem, first: Plan, settings: Settings, wishes: Wishes, *, planned: Planned, weighed: Weighed, steps: int
 ) -> Plan:
-    """The best of `first` and of what `planned` makes of the pods beside its committed machines, with a bound that holds."""
+    """The best of `first` and of what `planned` makes of the pods beside its scarce machines, with a bound that holds."""
     found = replace(first, first_fit_usd_per_hour=cost(first, wishes))
-    kept = [claim for claim in first.claims if COMMITMENT in claim.annotations]
+    kept = [claim for claim in first.claims if is_scarce(claim)]
     if _is_plain(problem):
         inner = _without(problem, kept)
         rest = planned(inner, solve(inner), settings)
@@ -39,6 +41,12 @@ def planned_beside(
             found = replace(other, first_fit_usd_per_hour=cost(first, wishes))
     least = bound(problem, found, steps, wishes.node_usd)
     return weighed(replace(found, proved_by=""), least, wishes)
+
+
+def is_scarce(claim: PlannedClaim) -> bool:
+    """Whether the claim is for a machine of a reservation or a commitment."""
+    sold = claim.requirements.get(names.CAPACITY_TYPE)
+    return COMMITMENT in claim.annotations or (sold is not None and sold.values == {names.RESERVED})
 
 
 def _is_plain(problem: Problem) -> bool:
@@ -51,7 +59,7 @@ def _is_plain(problem: Problem) -> bool:
 
 
 def _without(problem: Problem, kept: Sequence[PlannedClaim]) -> Problem:
-    """What is left to plan: the committed machines are there, full, and count for limits."""
+    """What is left to plan: the scarce machines are there, full, and count for limits and as machines of their reservations."""
     spoken_for = {key for claim in kept for key in claim.pods}
     kinds = {p.node_pool.name: {t.name: t for t in p.instance_types} for p in problem.pools}
     there = [_full(claim, kinds[claim.node_pool][claim.instance_types[0]].capacity) for claim in kept]
@@ -66,10 +74,13 @@ def _without(problem: Problem, kept: Sequence[PlannedClaim]) -> Problem:
 def _full(claim: PlannedClaim, capacity: Resources) -> StateNode:
     carried = {**claim.labels, names.NODEPOOL: claim.node_pool}
     amounts: dict[str, str | int] = {name: quantity.show(amount) for name, amount in sorted(capacity.items())}
-    return StateNode(
-        None,
-        NodeClaim(metadata=ObjectMeta(name=f"committed {claim.name}", labels=carried), status=NodeClaimStatus(capacity=amounts)),
+    wanted = tuple(written for key in sorted(claim.requirements) for written in expressions(claim.requirements[key]))
+    made = NodeClaim(
+        metadata=ObjectMeta(name=f"scarce {claim.name}", labels=carried),
+        spec=NodeClaimSpec(requirements=wanted),
+        status=NodeClaimStatus(capacity=amounts),
     )
+    return StateNode(None, made)
 
 
 def _joined(kept: Sequence[PlannedClaim], rest: Plan) -> Plan:

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from kubewright.packing import wishes as wanted
-from kubewright.packing.beside import planned_beside
+from kubewright.packing.beside import is_scarce, planned_beside
 from kubewright.packing.bound import Question, best_bound
 from kubewright.packing.improve import cost, improved, packed
 from kubewright.packing.perfect import Perfected, perfected
@@ -45,7 +45,7 @@ def plan(problem: Problem, settings: Settings | None = None, reporter: Reporter 
 def _planned(problem: Problem, first: Plan, settings: Settings) -> Plan:
     wishes = wanted.of(settings)
     steps = budget(problem, settings)
-    if problem.settings.commitments and first.claims:
+    if first.claims and (problem.settings.commitments or any(map(is_scarce, first.claims))):
         apart = steps // _TO_PROVE
         return planned_beside(problem, first, settings, wishes, planned=_planned, weighed=_weighed, steps=apart)
     found = replace(first, steps=steps, first_fit_usd_per_hour=cost(first, wishes))

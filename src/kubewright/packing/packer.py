@@ -196,13 +196,12 @@ class Packer(Carrier):
                 self.targets[name] = self.targets.get(name, 0) | 1 << machine.row
 
     def _may_be_reserved(self, one: PodClass) -> bool:
-        """Whether such a pod could be put on reserved capacity, in any of its forms."""
+        """Whether such a pod could be put on reserved capacity that is left, in any of its forms."""
         if self.reservations is None:
             return False
         asks = {ask.id: ask for variant in one.variants for ask in variant.asks}
         return any(
-            isinstance(state := template.start.with_ask(ask), State)
-            and any(template.columns.kinds[k].reservation and template.columns.kinds[k].rows & state.rows for k in state.kinds)
+            isinstance(state := template.start.with_ask(ask), State) and self.reservations.rows(None, state)
             for template in self.templates
             for ask in asks.values()
         )

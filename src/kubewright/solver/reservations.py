@@ -36,8 +36,11 @@ class Reservations:
         for i, names in enumerate(taken):
             self.hold(-1 - i, names)
 
-    def rows(self, claim: int, state: State) -> int:
-        """Rows that the claim could be bought as from a reservation that has a machine for it, or will if others move over."""
+    def rows(self, claim: int | None, state: State) -> int:
+        """Rows that the claim could be bought as from a reservation that has a machine for it, or will if others move over.
+
+        None asks for a claim that is not there yet.
+        """
         mask = 0
         reachable = self._reachable(claim)
         for index in state.kinds:
@@ -91,9 +94,9 @@ class Reservations:
         others = sum(1 for c, names in may.items() if c != claim and names & may[claim])
         return sum(self.capacity[name] for name in may[claim]) <= others
 
-    def _reachable(self, claim: int) -> set[str]:
+    def _reachable(self, claim: int | None) -> set[str]:
         """Reservations with a machine that is free, or that somebody can free by moving over; the claim's own counts as free."""
-        own = self._has.get(claim)
+        own = self._has.get(claim) if claim is not None else None
         found = {n for n, most in self.capacity.items() if len(self._on[n]) - (n == own) < most}
         if not found:
             return found

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -13,7 +14,9 @@ from kubewright.catalogue.columns import Columns
 from kubewright.catalogue.types import Offering
 from kubewright.explain.karpenter import karpenter_text
 from kubewright.explain.sentences import sentence
+from kubewright.packing import plan
 from kubewright.scheduling.refusal import Because
+from kubewright.settings import Packing, Settings
 from kubewright.solver.problem import SolverSettings, StateNode
 from kubewright.solver.reservations import Reservations
 from kubewright.solver.solve import solve
@@ -109,10 +112,10 @@ def test_two_pools_use_up_what_is_reserved_and_never_more(in_a, in_b, count, str
     kind = reserved(reserved(S_TYPES[1], "a", "r-a", in_a), "b", "r-b", in_b)
     pools = [node_pool("one", weight=9, requirements=(needs(names.ZONE, "a"),)), node_pool("two")]
     how = SolverSettings(well_known_labels=frozenset({KEY}), reserved_strict=strict)
-    plan = solve(ask(pods(count, cpu="3"), pools, (kind,), settings=how))
-    assert plan.unplaced == {}
-    held = [c for c in plan.claims if c.requirements[names.CAPACITY_TYPE].values == {names.RESERVED}]
-    assert len(plan.claims) == count
+    found = solve(ask(pods(count, cpu="3"), pools, (kind,), settings=how))
+    assert found.unplaced == {}
+    held = [c for c in found.claims if c.requirements[names.CAPACITY_TYPE].values == {names.RESERVED}]
+    assert len(found.claims) == count
     assert len([c for c in held if c.requirements[KEY].values == {"r-a"}]) <= in_a
     assert all(c.requirements[KEY].values <= {"r-a"} for c in held if c.node_pool == "one")
     assert len(held) == min(count, in_a), "the heavier pool takes all, and buys what it lacks in its own zone"
@@ -122,10 +125,10 @@ def test_a_claim_takes_no_more_pods_than_its_reserved_machine_holds():
     small = reserved(S_TYPES[0], "a", "r", 1)
     types = (small, *S_TYPES[1:4])
     how = SolverSettings(well_known_labels=frozenset({KEY}))
-    plan = solve(ask(pods(4, cpu="1"), types=types, settings=how))
-    held = [c for c in plan.claims if c.requirements[names.CAPACITY_TYPE].values == {names.RESERVED}]
+    found = solve(ask(pods(4, cpu="1"), types=types, settings=how))
+    held = [c for c in found.claims if c.requirements[names.CAPACITY_TYPE].values == {names.RESERVED}]
     assert [(c.instance_types, len(c.pods)) for c in held] == [(("s2",), 2)]
-    assert sum(len(c.pods) for c in plan.claims) == 4
+    assert sum(len(c.pods) for c in found.claims) == 4
 
 
 def test_what_was_bought_before_and_is_not_launched_yet_counts():
@@ -136,18 +139,32 @@ def test_what_was_bought_before_and_is_not_launched_yet_counts():
     )
     coming = NodeClaim(metadata=ObjectMeta(name="coming"), spec=NodeClaimSpec(requirements=requirements))
     how = SolverSettings(well_known_labels=frozenset({KEY}))
-    plan = solve(ask(pods(3, cpu="3"), types=(kind,), settings=how, nodes=[StateNode(None, coming)]))
-    held = [c for c in plan.claims if c.requirements[names.CAPACITY_TYPE].values == {names.RESERVED}]
-    assert (len(held), len(plan.claims)) == (1, 3)
+    found = solve(ask(pods(3, cpu="3"), types=(kind,), settings=how, nodes=[StateNode(None, coming)]))
+    held = [c for c in found.claims if c.requirements[names.CAPACITY_TYPE].values == {names.RESERVED}]
+    assert (len(held), len(found.claims)) == (1, 3)
 
 
 def test_who_may_use_nothing_but_reserved_capacity_is_told_when_it_is_taken():
     kind = reserved(S_TYPES[1], "a", "r", 1)
     only = node_pool(requirements=(needs(names.CAPACITY_TYPE, names.RESERVED),))
     how = SolverSettings(well_known_labels=frozenset({KEY}))
-    plan = solve(ask(pods(2, cpu="3"), [only], (kind,), settings=how))
-    assert len(plan.claims) == 1
-    ((refusal,),) = plan.unplaced.values()
+    found = solve(ask(pods(2, cpu="3"), [only], (kind,), settings=how))
+    assert len(found.claims) == 1
+    ((refusal,),) = found.unplaced.values()
     assert (refusal.because, refusal.wanted) == (Because.RESERVED, "r")
     assert "could not be reserved" in karpenter_text(refusal)
     assert "Allow on-demand as well" in sentence(refusal)
+
+
+def test_pods_beside_reserved_machines_are_packed_as_well_as_without_any():
+    """Reservations take what they hold; the rest costs what it would cost alone."""
+    kind = reserved(reserved(S_TYPES[1], "a", "r-a", 2), "b", "r-b", 2)
+    types = (S_TYPES[0], kind, *S_TYPES[2:4])
+    how, better = SolverSettings(well_known_labels=frozenset({KEY})), Settings(packing=Packing.IMPROVE)
+    rest = plan(ask(pods(30, cpu="1700m"), types=types[:1] + S_TYPES[1:4], settings=how), better)
+    whole = plan(ask(pods(30 + 4 * 2, cpu="1700m"), types=types, settings=how), better)
+    held = [c for c in whole.claims if c.requirements[names.CAPACITY_TYPE].values == {names.RESERVED}]
+    assert [len(c.pods) for c in held] == [2] * 4
+    assert whole.usd_per_hour == pytest.approx(rest.usd_per_hour, abs=0.001)
+    assert whole.unplaced == {}
+    assert len({key for c in whole.claims for key in c.pods}) == 38

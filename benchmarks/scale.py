@@ -30,7 +30,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from kubewright.api import hash as hashes
+from kubewright.api import labels
 from kubewright.api.crds import CRDS
+from kubewright.api.karpenter import NodePool
 from kubewright.clock import Clock
 from kubewright.sim.apiserver.http import serve, write_kubeconfig
 from kubewright.sim.apiserver.store import Store
@@ -220,17 +225,26 @@ def furnish(store: Store, nodes: int, pods: int) -> None:
         {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
         {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
     ]
-    pool = {"template": {"spec": {"nodeClassRef": reference, "requirements": requirements, "expireAfter": "Never"}}}
-    store.create(
+    template = {"spec": {"nodeClassRef": reference, "requirements": requirements, "expireAfter": "Never"}}
+    spec = {"template": template, "disruption": {"consolidateAfter": "Never"}}
+    hashed = hashes.node_pool_hash(msgspec.convert({"metadata": {"name": "default"}, "spec": spec}, NodePool))
+    marks = {labels.NODEPOOL_HASH: hashed, labels.NODEPOOL_HASH_VERSION: hashes.NODE_POOL_HASH_VERSION}
+    true = [
+        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": LONG_AGO, "observedGeneration": 1}
+        for kind in ("ValidationSucceeded", "NodeClassReady", "NodeRegistrationHealthy", "Ready")
+    ]
+    put(
+        store,
         {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",
-            "metadata": {"name": "default"},
-            "spec": {**pool, "disruption": {"consolidateAfter": "Never"}},
-        }
+            "metadata": {"name": "default", "annotations": marks},
+            "spec": spec,
+            "status": {"conditions": true, "nodeClassObservedGeneration": 1},
+        },
     )
     for index in range(nodes):
-        for one in machine(index, reference):
+        for one in machine(index, reference, marks):
             put(store, one)
     for index in range(pods):
         put(store, bound(index, f"node-{index % nodes:05d}"))
@@ -244,10 +258,10 @@ def put(store: Store, obj: Item) -> None:
     store._write("create", kind, (meta.get("namespace", ""), meta["name"]), obj)  # noqa: SLF001
 
 
-def machine(index: int, reference: Item) -> tuple[Item, Item]:
+def machine(index: int, reference: Item, marks: Item) -> tuple[Item, Item]:
     """A NodeClaim and its Node, as they stand after a good life of some weeks."""
     name = f"node-{index:05d}"
-    labels = {
+    carried = {
         "karpenter.sh/nodepool": "default",
         "karpenter.sh/capacity-type": "on-demand",
         "karpenter.kwok.sh/kwoknodeclass": "default",
@@ -269,7 +283,12 @@ def machine(index: int, reference: Item) -> tuple[Item, Item]:
     claim = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
-        "metadata": {"name": f"default-{index:05d}", "labels": labels, "finalizers": ["karpenter.sh/termination"]},
+        "metadata": {
+            "name": f"default-{index:05d}",
+            "labels": carried,
+            "annotations": marks,
+            "finalizers": ["karpenter.sh/termination"],
+        },
         "spec": {
             "nodeClassRef": reference,
             "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [TYPE]}],
@@ -290,7 +309,7 @@ def machine(index: int, reference: Item) -> tuple[Item, Item]:
         "metadata": {
             "name": name,
             "labels": {
-                **labels,
+                **carried,
                 "kubernetes.io/hostname": name,
                 "karpenter.sh/registered": "true",
                 "karpenter.sh/initialized": "true",
@@ -332,7 +351,7 @@ def pod(name: str, app: str, cpu: str) -> Item:
 
 
 def bound(index: int, node: str) -> Item:
-    made = pod(f"app-{index // 50:05d}-{index:06d}", f"app-{index // 50:05d}", "250m")
+    made = pod(f"app-{index // 50:05d}-{index:06d}", f"app-{index // 50:05d}", "380m")  # twenty fill a machine
     made["spec"]["nodeName"] = node
     made["status"] = {
         "phase": "Running",

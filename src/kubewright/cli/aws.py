@@ -45,6 +45,8 @@ def iam_policy(
     \b
     kubewright aws iam-policy --cluster-name c --account 111122223333 --region eu-west-1 > policy.json
     aws iam create-policy --policy-name kubewright-c --policy-document file://policy.json
+
+    Exit code: 0, 1 when AWS does not say whose account it is, 2 when a value cannot be used.
     """  # noqa: D301 (click wants the control character)
     import msgspec  # noqa: PLC0415 (so that --help is quick)
 

@@ -38,7 +38,10 @@ def command() -> None:
 @stock.option
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def list_types(families: tuple[str, ...], region: str | None, catalogue: Path | None, output: str) -> None:
-    """Print the instance types with their shapes, zones and on-demand list prices."""
+    """Print the instance types with their shapes, zones and on-demand list prices.
+
+    Exit code: 0, or 2 when the catalogue, the region or a family is not known.
+    """
     import msgspec  # noqa: PLC0415 (so that --help is quick)
 
     known = stock.load(catalogue)
@@ -71,6 +74,8 @@ def refresh(opener: "Callable[[str], Ec2Api] | None", region: str | None, output
 
     Needs credentials that may call ec2:DescribeInstanceTypes, ec2:DescribeInstanceTypeOfferings, ec2:DescribeSubnets and
     pricing:GetProducts. Use the file with --catalogue or KUBEWRIGHT_CATALOGUE.
+
+    Exit code: 0 when the file is written, 1 when AWS says no, 2 when the region or the file cannot be used.
     """
     from kubewright.cloud.aws import boto, catalogue  # noqa: PLC0415 (so that --help is quick)
 

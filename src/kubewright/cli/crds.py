@@ -8,6 +8,8 @@ def command() -> None:
     """Print the CRDs (NodePool, NodeClaim, NodeOverlay, CapacityBuffer, EC2NodeClass) as YAML, ready for `kubectl apply -f -`.
 
     They accept, default and refuse what Karpenter 1.14's own do, so a cluster that has those needs nothing.
+
+    Exit code: 0.
     """
     from kubewright.api import crds  # noqa: PLC0415
 

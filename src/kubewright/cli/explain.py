@@ -45,7 +45,7 @@ def _of_a_cluster(function: F) -> F:
         click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True),
         stock.option,
         click.option(
-            "--cloud", default=None, help="aws, or fake-ec2. [default: aws; fake-ec2 with -f and for the sandbox's kubeconfig]"
+            "--cloud", default=None, help="As `run` takes it. [default: aws; fake-ec2 with -f and for the sandbox's kubeconfig]"
         ),
         click.option(
             "-f",

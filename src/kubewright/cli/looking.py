@@ -114,20 +114,15 @@ async def _first(work: Coroutine[None, None, None], watching: "asyncio.Task[None
 
 
 async def _provider(cloud: str, client: "KubeClient", clock: "Clock", options: "Options", known: "Catalogue") -> "CloudProvider":
-    from kubewright.cloud.aws.provider import AwsProvider  # noqa: PLC0415
-
     if cloud == "fake-ec2":
+        from kubewright.cloud.aws.provider import AwsProvider  # noqa: PLC0415
         from kubewright.sim.ec2 import FakeEc2, Faults  # noqa: PLC0415
 
         ec2 = FakeEc2(clock, faults=Faults(call_s=0.0), region=await _region(client, known), known=known)
         return AwsProvider(ec2, client, clock, options.settings, ec2.settings, known=known)
-    if cloud == "aws":
-        from kubewright.cloud.aws import settings  # noqa: PLC0415
-        from kubewright.cloud.aws.boto import BotoApi, region  # noqa: PLC0415
+    from kubewright.cli.run import maker  # noqa: PLC0415
 
-        aws = settings.read(options.provider, region())
-        return AwsProvider(BotoApi(aws.region), client, clock, options.settings, aws, known=known)
-    raise ConfigError(f"--cloud: found {cloud!r}; write aws or fake-ec2")
+    return await maker(cloud, options, 0.0, 0.0, None, "", known)(client, clock)
 
 
 async def _region(client: "KubeClient", known: "Catalogue") -> str:

@@ -25,6 +25,8 @@ def command(
     \b
     kubewright manifests --cluster-name my-cluster | kubectl apply --server-side -f -
     kubewright manifests --cluster-name my-cluster --env INTERRUPTION_QUEUE=my-cluster --env FEATURE_GATES=NodeRepair=true
+
+    Exit code: 0, or 2 when a value cannot be used; the text says what to write instead.
     """  # noqa: D301 (click wants the control character)
     from kubewright.api import crds as definitions  # noqa: PLC0415 (so that --help is quick)
     from kubewright.install import manifests  # noqa: PLC0415

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kubewright.cloud.provider import CloudProvider
     from kubewright.kube.client import KubeClient
     from kubewright.operator import Options
+    from kubewright.operator.process import MakeProvider
 
 
 class Command(click.Command):
@@ -105,9 +106,10 @@ def command(
     return 0
 
 
-def maker(  # type: ignore[no-untyped-def]
+def maker(
     cloud: str, options: "Options", launch_s: float, join_s: float, state: Path | None, kubeconfig: str, known: "Catalogue"
-):
+) -> "MakeProvider":
+    """What makes the provider that `cloud` names, once there is a client. Raises ConfigError: nobody provides it."""
     from kubewright.cloud import plugins  # noqa: PLC0415 (so that --help is quick)
 
     if cloud == "fake-ec2":

@@ -263,6 +263,31 @@ def test_a_pool_at_its_limit_still_drifts():
     play(story)
 
 
+def test_why_a_node_stays_is_a_condition_of_its_claim():
+    disruptable = "kubewright.sh/Disruptable"
+
+    def told(world: World) -> str:
+        (claim,) = world.claims()
+        return next((c["message"] for c in claim["status"]["conditions"] if c["type"] == disruptable), "")
+
+    async def story(world: World):
+        world.apply(budget(minAvailable=3))
+        await a_cluster(world, 3)
+        await world.until(lambda: "PDB=default/web" in told(world), 120)
+        assert status(world.claims()[0], disruptable) == "False"
+        assert reason(world.claims()[0], disruptable).startswith("Pdb")
+        world.patch(NODE_POOL, "general", {"metadata": {"annotations": {"kubewright.sh/freeze": "true"}}})
+        await world.until(lambda: "frozen" in told(world) and world.claims_that_are("Consolidatable"), 60)
+        versions = {c["metadata"]["resourceVersion"] for c in world.claims()}
+        await world.sleep(900)
+        assert versions == {c["metadata"]["resourceVersion"] for c in world.claims()}, "nothing is written where nothing changed"
+        world.patch(NODE_POOL, "general", {"metadata": {"annotations": {"kubewright.sh/freeze": None}}})
+        world.delete(("policy/v1", "PodDisruptionBudget"), "web", "default")
+        await world.until(lambda: "frozen" not in told(world) and "PDB" not in told(world), 60)
+
+    play(story)
+
+
 def test_the_numbers_of_a_disruption():
     registry = Registry()
     exposed: list[str] = []

@@ -16,6 +16,7 @@ from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers import verdicts
 from kubewright.controllers.context import Context
 from kubewright.controllers.orders import OrderQueue
+from kubewright.controllers.stays import StayConditions
 from kubewright.controllers.steering import Steering
 from kubewright.disruption import marking
 from kubewright.disruption.commands import Command
@@ -53,6 +54,7 @@ class Disruption:
         self._pending: list[Command] = []
         self._memory = Memory()
         self._steering = Steering(context)
+        self._stays = StayConditions(context)
         self._soon: frozenset[str] = frozenset()
         self._log = structlog.get_logger("kubewright.disruption")
         self.last: Decisions | None = None
@@ -144,6 +146,7 @@ class Disruption:
             else:
                 await self._begin(command, snapshot)
         await self._steer(found, snapshot)
+        await self._stays.tell(found, snapshot)
         return found
 
     async def _steer(self, found: Decisions, snapshot: Snapshot) -> None:

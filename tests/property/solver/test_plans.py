@@ -18,6 +18,7 @@ workloads = st.lists(
 
 
 @given(workloads)
+@settings(deadline=None)
 def test_every_pod_is_placed_once_or_told_why_not(sizes) -> None:
     wanted = [pod(f"p{i:02}", cpu, memory) for i, (cpu, memory) in enumerate(sizes)]
     plan = solve(ask(wanted))
@@ -27,6 +28,7 @@ def test_every_pod_is_placed_once_or_told_why_not(sizes) -> None:
 
 
 @given(workloads)
+@settings(deadline=None)
 def test_a_plan_with_a_second_pool_leaves_out_no_more(sizes) -> None:
     wanted = [pod(f"p{i:02}", cpu, memory) for i, (cpu, memory) in enumerate(sizes)]
     one = solve(ask(wanted, [node_pool("a")]))

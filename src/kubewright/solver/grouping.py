@@ -12,6 +12,7 @@ from kubewright.api.core import Pod, PodSpec, Taint
 from kubewright.settings import PreferencePolicy
 from kubewright.solver.classes import PodClass
 from kubewright.solver.company import awaits, both_rows, daemon_rows
+from kubewright.solver.groups import Domains, Topology
 from kubewright.solver.nodes import (
     NodeTable,
     is_active_on_node,
@@ -25,7 +26,7 @@ from kubewright.solver.terms import (
     required_anti_terms,
     spread_terms,
 )
-from kubewright.solver.topology import Domains, Group, Rule, Rules, Topology, shunned
+from kubewright.solver.topology import Group, Rule, Rules, shunned
 
 
 class Grouping:

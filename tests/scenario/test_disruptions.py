@@ -2,11 +2,15 @@
 
 import json
 
+import pytest
+
 from kubewright.metrics import Registry
 from kubewright.settings import DisruptionSettings, Settings
 from tests.scenario.world import (
+    NODE,
     NODE_POOL,
     ORDER,
+    POD,
     Setting,
     World,
     budget,
@@ -166,15 +170,20 @@ def test_what_cannot_be_bought_leaves_everything_as_it_was():
     play(story)
 
 
-def test_a_pod_that_is_pinned_after_the_decision_is_not_disturbed():
+PIN, ICE = "karpenter.sh/do-not-disrupt", "kubewright.sh/freeze"
+
+
+@pytest.mark.parametrize(("kind", "annotation"), [(POD, PIN), (POD, ICE), (NODE, PIN)])
+def test_what_is_pinned_or_frozen_after_the_decision_is_not_disturbed(kind, annotation):
     async def story(world: World):
         await a_cluster(world, 3)
+        (node,), pods = world.nodes(), world.running("web")
         relabel(world)
         await world.until(lambda: ordered(world))
-        pod = world.running("web")[0]["metadata"]["name"]
-        world.patch(("v1", "Pod"), pod, {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}, "default")
+        held, namespace = (pods[0], "default") if kind is POD else (node, "")
+        world.patch(kind, held["metadata"]["name"], {"metadata": {"annotations": {annotation: "true"}}}, namespace)
         await world.until(lambda: is_clean(world), 900)
-        assert pod in names(world.running("web"))
+        assert names(pods) == names(world.running("web"))
         await world.until(lambda: len(world.cloud.alive()) == 1, 120, "what was bought in vain goes")
 
     play(story)

@@ -11,7 +11,8 @@ from datetime import timedelta
 
 import structlog
 
-from kubewright.api.core import Node
+from kubewright.api import labels
+from kubewright.api.core import Node, Pod
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.controllers.context import Context
 from kubewright.disruption import marking
@@ -219,20 +220,28 @@ class OrderQueue:
             until = "" if pool is None else frozen_until(pool.metadata.annotations, self._on.clock.now())
             if pool is not None and until:
                 return f"NodePool {pool.name} is frozen {until}"
+            for pod in self._pods_of(claim):
+                if until := frozen_until(pod.metadata.annotations, self._on.clock.now()):
+                    return f"Pod {pod.key} is frozen {until}"
         return ""
 
     def _pinned(self, order: Order, staying: tuple[NodeClaim, ...]) -> str:
         """Why the claims may not go after all, told on the node; "" if they may."""
         for claim in staying:
-            on = [p for node in self._on.mirror.nodes_of(claim) for p in self._on.mirror.pods_on(node.name)]
-            pod = orders.pinned(order, claim, on, self._on.clock.now())
-            if pod is not None:
-                why = f'Pod has "karpenter.sh/do-not-disrupt" annotation (Pod={pod.key})'
-                for about in (*self._on.mirror.nodes_of(claim), claim):
+            found = self._on.mirror.nodes_of(claim)
+            pod = orders.pinned(order, claim, self._pods_of(claim), self._on.clock.now())
+            why = "" if pod is None else f'Pod has "{labels.DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
+            if any(node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true" for node in found):
+                why = f'Disruption is blocked through the "{labels.DO_NOT_DISRUPT}" annotation'
+            if why:
+                for about in (*found, claim):
                     told = Publish(about, EventKind.NORMAL, "DisruptionBlocked", why, (about.metadata.uid, why))
                     self._on.actor.publish(told)
                 return why
         return ""
+
+    def _pods_of(self, claim: NodeClaim) -> list[Pod]:
+        return [p for node in self._on.mirror.nodes_of(claim) for p in self._on.mirror.pods_on(node.name)]
 
     def _tell_waiting(self, order: Order, bought: NodeClaim) -> None:
         launching = (bought.metadata.uid, order.reason)
@@ -252,7 +261,7 @@ class OrderQueue:
             )
         pool = self._on.mirror.pool_of(claim)
         policy = policy_label(pool.spec.disruption.consolidation_policy) if order.method and pool is not None else ""
-        moving = sum(1 for n in found for p in self._on.mirror.pods_on(n.name) if pods.is_reschedulable(p))
+        moving = sum(1 for p in self._pods_of(claim) if pods.is_reschedulable(p))
         reason = Reason(order.reason).metric
         await self._on.actor.act(
             (
@@ -310,9 +319,7 @@ class OrderQueue:
 
     def _is_used(self, bought: NodeClaim) -> bool:
         """Whether a machine has found other work meanwhile."""
-        return any(
-            pods.is_reschedulable(p) for node in self._on.mirror.nodes_of(bought) for p in self._on.mirror.pods_on(node.name)
-        )
+        return any(pods.is_reschedulable(p) for p in self._pods_of(bought))
 
     # --- small things ----------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ reason, and only when an event is due; the event waits for them.
 """
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -25,6 +26,11 @@ WINDOW = timedelta(minutes=5)
 REMEMBERED = 20_000
 """Reasons told, of all pods; the oldest are forgotten first, and then told again."""
 REMEMBERED_WORDS = 1_000
+WORDS_LAST = timedelta(minutes=15)
+"""How long what was found for a workload and a reason is told again without being looked for."""
+MOST_EXPLAINED = 20
+"""Workloads that one pass looks for words for; the others are told in Karpenter's, and have their turn the next time."""
+_NUMBERS = re.compile(r"\d+")
 
 Say = Callable[[str, tuple[Refusal, ...]], str]
 """Pod key and refusals → Karpenter's words, "" for what nobody needs to hear."""
@@ -51,6 +57,7 @@ class Failures:
         self._told: OrderedDict[tuple[str, str], datetime] = OrderedDict()
         self._words: OrderedDict[tuple[str, str], tuple[str, datetime]] = OrderedDict()
         self._due: _Due | None = None
+        self._left = MOST_EXPLAINED
         self._wake = asyncio.Event()
         self._log = structlog.get_logger("kubewright.provisioner")
 
@@ -77,7 +84,7 @@ class Failures:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            due = self._due
+            due, self._left = self._due, MOST_EXPLAINED
             while due is not None and due is self._due and due.groups:
                 group = next(iter(due.groups))
                 pods = due.groups.pop(group)
@@ -87,9 +94,13 @@ class Failures:
                         self._tell(pod, group[1], words)
 
     async def _explained(self, group: tuple[str, str], problem: Problem, plan: Plan, pod: Pod) -> str:
+        group = (group[0], reason(group[1]))
         words, since = self._words.get(group, ("", None))
-        if since is not None and self._clock.now() - since < WINDOW:
+        if since is not None and self._clock.now() - since < WORDS_LAST:
             return words
+        if not self._left:
+            return words
+        self._left -= 1
         try:
             # In a thread, so that leases and watches go on; a virtual loop runs it inline.
             words = await asyncio.to_thread(self._brief, problem, plan, pod.key)
@@ -103,15 +114,21 @@ class Failures:
         return words
 
     def _is_news(self, pod: Pod, text: str) -> bool:
-        last = self._told.get((pod.metadata.uid, text))
+        last = self._told.get((pod.metadata.uid, reason(text)))
         return last is None or self._clock.now() - last >= WINDOW
 
     def _tell(self, pod: Pod, text: str, words: str = "") -> None:
-        self._told[pod.metadata.uid, text] = self._clock.now()
-        self._told.move_to_end((pod.metadata.uid, text))
+        mark = (pod.metadata.uid, reason(text))
+        self._told[mark] = self._clock.now()
+        self._told.move_to_end(mark)
         while len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
         said = f"{text}; kubewright: {words}" if words else text
         self._log.info("could not schedule pod", Pod={"name": pod.name, "namespace": pod.namespace}, error=said)
         told = f"Failed to schedule pod, {said}"
-        self._actor.publish(Publish(pod, EventKind.WARNING, "FailedScheduling", told, (pod.metadata.uid, text), WINDOW))
+        self._actor.publish(Publish(pod, EventKind.WARNING, "FailedScheduling", told, mark, WINDOW))
+
+
+def reason(text: str) -> str:
+    """What makes two texts tell of one reason: all but numbers, since counts of a topology change with every pod that moves."""
+    return _NUMBERS.sub("#", text)

@@ -31,7 +31,7 @@ _BRANCHES = 3
 _WIDEST_SKEW = 20
 _MOST_VALUES = 40
 """Values of a label key that are tried one by one for a NodePool that forbids them."""
-_STEPS = {"cpu": Nano(ONE // 1000), "memory": Nano(2**20 * ONE), "ephemeral-storage": Nano(2**20 * ONE)}
+STEPS = {"cpu": Nano(ONE // 1000), "memory": Nano(2**20 * ONE), "ephemeral-storage": Nano(2**20 * ONE)}
 """What a suggested request is rounded down to: a millicore, a mebibyte, else a whole one."""
 
 
@@ -113,7 +113,7 @@ def _requests(prober: Prober, piece: Piece) -> Iterator[Fix]:
     """Lower the request to the largest amount with which the pod is placed."""
     problem, key, resource = prober.problem, prober.key, piece.target
     wanted = pod_requests(edits.pod_of(problem, key))[resource]
-    step = _STEPS.get(resource, ONE)
+    step = STEPS.get(resource, ONE)
 
     def lowered(by: int) -> Callable[[Problem], Problem]:
         return lambda p: edits.with_pod(p, key, lambda spec: edits.lower_request(spec, resource, by))

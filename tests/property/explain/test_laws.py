@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubewright.api.quantity import ONE, parse
+from kubewright.explain import edits
 from kubewright.explain.conflict import Prober, blocks, conflict
 from kubewright.explain.constraints import pieces
-from kubewright.explain.fixes import fixes
+from kubewright.explain.fixes import STEPS, fixes
 from kubewright.explain.why import brief, explain
 from kubewright.solver.problem import Plan, Problem
 from kubewright.solver.select import select
@@ -18,7 +20,7 @@ from tests.conformance.adapter import read
 from tests.conformance.problems import problem as random_problem
 
 seeds = st.integers(0, 5000)
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=40, deadline=None)
 
 
 def left_out(seed: int) -> Iterator[tuple[Problem, Plan, str]]:
@@ -53,6 +55,21 @@ def test_every_fix_lets_the_pod_in_and_leaves_out_fewer(seed: int) -> None:
             after = solve(fix.apply(prober.problem))
             assert key not in after.unplaced, fix.text
             assert len(after.unplaced) < len(solve(prober.problem).unplaced), fix.text
+
+
+@few
+@given(seeds)
+def test_a_request_need_not_be_lowered_any_further(seed: int) -> None:
+    """The number is the nearest: one step less and the pod still has no node."""
+    for asked, _, key in left_out(seed):
+        prober = Prober(asked, key)
+        for fix in fixes(prober, conflict(prober)) if prober.alone else ():
+            found = re.fullmatch(r"lower the (\S+) request by (\S+) to \S+", fix.text)
+            if found:
+                resource = found[1]
+                less = parse(found[2]) - STEPS.get(resource, ONE)
+                nearly = edits.with_pod(prober.problem, key, lambda spec, r=resource, n=less: edits.lower_request(spec, r, n))
+                assert key in solve(nearly).unplaced, fix.text
 
 
 @few

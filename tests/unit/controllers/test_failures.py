@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubewright.api.core import Pod
 from kubewright.api.meta import OwnerReference
 from kubewright.clock import Clock
-from kubewright.controllers.failures import WINDOW, Failures
+from kubewright.controllers.failures import MOST_EXPLAINED, WINDOW, Failures
 from kubewright.lifecycle.effects import Publish
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.sim import loop
@@ -118,6 +118,32 @@ def test_a_workload_is_explained_once_however_many_its_pods() -> None:
     events = play(story, explainer)
     assert len(events) == 100
     assert sorted(explainer.asked) == ["default/a-0", "default/b-0"]
+
+
+def test_counts_that_change_are_no_new_reason() -> None:
+    async def story(failures: Failures) -> None:
+        for i in range(5):
+            pass_of(failures, [(of("a", 0), f"unsatisfiable topology constraint (counts = zone-1: {i})")])
+            await asyncio.sleep(10)
+        pass_of(failures, [(of("a", 0), "no instance type has enough resources")])
+
+    assert len(play(story, Explainer())) == 2
+
+
+def test_a_pass_explains_some_workloads_and_the_others_have_their_turn() -> None:
+    explainer = Explainer()
+    wanted = [(of(f"app{'x' * i}", 0), "too big") for i in range(MOST_EXPLAINED + 5)]
+
+    async def story(failures: Failures) -> None:
+        for _ in range(2):
+            pass_of(failures, wanted)
+            await asyncio.sleep(WINDOW.total_seconds() + 1)
+
+    events = play(story, explainer)
+    assert len(events) == 2 * len(wanted), "everybody is told"
+    told = [e.message for e in events if "kubewright: " in e.message]
+    assert len(explainer.asked) == len(set(explainer.asked)) == len(wanted)
+    assert len(told) == MOST_EXPLAINED + len(wanted)
 
 
 def test_the_event_comes_without_words_where_explaining_fails() -> None:

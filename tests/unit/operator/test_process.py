@@ -1,9 +1,13 @@
 import asyncio
+from pathlib import Path
+
+import pytest
 
 from kubewright.clock import Clock
+from kubewright.errors import ConfigError
 from kubewright.metrics import Registry
 from kubewright.operator.options import parse
-from kubewright.operator.process import _leading
+from kubewright.operator.process import _keeper, _leading
 from kubewright.sim import loop
 from kubewright.sim.apiserver.direct import DirectClient
 from kubewright.sim.apiserver.store import Store
@@ -38,3 +42,13 @@ def test_the_metric_says_who_leads():
         assert leads() == [0, 0]
 
     loop.run(main())
+
+
+def test_records_are_written_only_where_somebody_asks(tmp_path: Path):
+    clock = Clock(loop.EPOCH)
+    assert _keeper(parse([], {}), clock) is None
+    assert _keeper(parse(["--record", str(tmp_path / "new" / "records")], {}), clock) is not None
+    assert (tmp_path / "new" / "records").is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="--record: found"):
+        _keeper(parse([], {"KUBEWRIGHT_RECORD": str(tmp_path / "file")}), clock)

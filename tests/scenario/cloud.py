@@ -32,9 +32,22 @@ def small_catalogue() -> catalogue.Catalogue:
 class Cloud:
     """One region with one account; outlives operators."""
 
-    def __init__(self, clock: Clock, client: KubeClient, *, died: Any, seed: int = 0, faults: Faults = CALM) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        client: KubeClient,
+        *,
+        died: Any,
+        seed: int = 0,
+        faults: Faults = CALM,
+        every_call: bool = False,
+        zonal_shift: bool = False,
+    ) -> None:
         self._clock = clock
         self.ec2 = FakeEc2(clock, seed, faults, known=small_catalogue())
+        self._every_call = every_call
+        """Reads of the cloud pass the operator's gate, too."""
+        self._zonal_shift = zonal_shift
         self.joins = True
         """Whether machines that start from now on become Nodes."""
         self._joiner = Joiner(client, clock, seed=seed, died=died, never_joins=lambda _: not self.joins)
@@ -54,7 +67,10 @@ class Cloud:
             (gate.before if when == "before" else gate.after)(operation, "EC2", "")
 
         self.ec2.on_write = pass_by
-        return AwsProvider(self.ec2, client, self._clock, settings, self.ec2.settings, small_catalogue())
+        if self._every_call:
+            self.ec2.on_call = lambda operation: gate.before(operation, "AWS call", "")
+        aws = replace(self.ec2.settings, zonal_shift=self._zonal_shift)
+        return AwsProvider(self.ec2, client, self._clock, settings, aws, small_catalogue())
 
     def alive(self) -> set[str]:
         """providerIDs of machines that nobody has ended."""

@@ -1,7 +1,7 @@
 """AMIs that a NodeClass selects, and which of them a type starts from. Source: spec/aws 2.2."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from kubewright.api import aws_labels, labels
@@ -30,6 +30,8 @@ _AL2023 = (
     ("arm64", "standard"),
     ("arm64", "nvidia"),
 )
+PINNED_FOR, MUTABLE_FOR, CUSTOM_FOR = timedelta(hours=24), timedelta(minutes=30), timedelta(minutes=5)
+"""How long parameters are remembered: of one release, of the latest, of the user's own. Source: spec/aws 2.2."""
 AL2_ENDS_WITH = 33
 WINDOWS_2025_BEGINS_WITH = 35
 """Minor versions of Kubernetes. Source: spec/aws 2.2."""
@@ -92,7 +94,29 @@ def parameters(alias: str, version: str) -> list[tuple[str, str]]:
     raise AliasUnsupported(f"alias {alias}: no such family; use al2023@latest, bottlerocket@latest or windows2022@latest")
 
 
-async def resolve(ec2: api.Ec2Api, node_class: EC2NodeClass, version: str, now: datetime) -> tuple[Ami, ...]:
+class Parameters:
+    """SSM parameters, remembered as long as they may be: names of a release never change, those of the latest seldom."""
+
+    def __init__(self, ec2: api.Ec2Api) -> None:
+        self._ec2 = ec2
+        self._known: dict[str, tuple[datetime, str]] = {}
+
+    async def value(self, name: str, now: datetime, keep: timedelta) -> str:
+        """The value, "" if there is no such parameter. Raises AwsError: nobody knows."""
+        known = self._known.get(name)
+        if known is not None and known[0] > now:
+            return known[1]
+        try:
+            found = (await retry.call(self._ec2.get_parameter, api.GetParameter(name=name))).parameter.value
+        except AwsError as error:
+            if not is_not_found(error):
+                raise
+            found = ""
+        self._known[name] = (now + keep, found)
+        return found
+
+
+async def resolve(ec2: api.Ec2Api, known: Parameters, node_class: EC2NodeClass, version: str, now: datetime) -> tuple[Ami, ...]:
     """Newest first, at most one for each set of requirements.
 
     Raises:
@@ -105,10 +129,10 @@ async def resolve(ec2: api.Ec2Api, node_class: EC2NodeClass, version: str, now: 
     for term in terms:
         if term.alias:
             for name, variant in parameters(term.alias, version):
-                found = await _parameter(ec2, name)
+                found = await known.value(name, now, MUTABLE_FOR if _is_mutable(term.alias) else PINNED_FOR)
                 if found:
                     variants.setdefault(found, []).append(variant)
-    named = [await _parameter(ec2, t.ssm_parameter) for t in terms if t.ssm_parameter]
+    named = [await known.value(t.ssm_parameter, now, CUSTOM_FOR) for t in terms if t.ssm_parameter]
     ids = [*variants, *(t.id for t in terms if t.id), *(i for i in named if i.startswith("ami-"))]
     for filters, owners in _queries(terms, ids):
         request = api.DescribeImages(
@@ -164,14 +188,8 @@ def _requirements(arch: str, variant: str) -> tuple[NodeSelectorRequirement, ...
     return tuple(sorted(found, key=lambda r: (len(r.key), r.key)))
 
 
-async def _parameter(ec2: api.Ec2Api, name: str) -> str:
-    """The value, "" if there is no such parameter."""
-    try:
-        return (await retry.call(ec2.get_parameter, api.GetParameter(name=name))).parameter.value
-    except AwsError as error:
-        if is_not_found(error):
-            return ""
-        raise
+def _is_mutable(alias: str) -> bool:
+    return alias.endswith("@latest")
 
 
 def for_type(amis: Sequence[Ami], instance_type: InstanceType) -> Ami | None:

@@ -79,6 +79,7 @@ class NodeClasses:
         self._recorder = recorder
         self._kinds = CONDITIONS_WITH_RESERVATIONS if settings.reserved_capacity else CONDITIONS
         self.roles = profiles.MissingRoles()
+        self._parameters = amis.Parameters(ec2)
 
     async def reconcile(self, name: str) -> timedelta | None:
         """Raises KubeError, AwsError: to be tried again."""
@@ -166,7 +167,7 @@ class NodeClasses:
     async def _amis(self, node_class: EC2NodeClass) -> Step:
         version = (await self._cluster()).version if any(t.alias for t in node_class.spec.ami_selector_terms) else ""
         try:
-            found = await amis.resolve(self._ec2, node_class, version, self._clock.now())
+            found = await amis.resolve(self._ec2, self._parameters, node_class, version, self._clock.now())
         except amis.AliasUnsupported as error:
             return (
                 replace(node_class.status, amis=()),

@@ -59,6 +59,8 @@ class FakeEc2:
         self.calls: dict[str, int] = {}
         """Operation → how often it was called, refused calls too."""
         self.on_write: WriteHook | None = None
+        self.on_call: Callable[[str], None] | None = None
+        """Hears every operation when its call arrives, reads too; what it raises leaves the call."""
         self._buckets: dict[str, tuple[float, float]] = {}
         self._scripted: dict[tuple[str, str], list[AwsError]] = {}
         self._down: dict[str, AwsError] = {}
@@ -275,6 +277,8 @@ class FakeEc2:
 
     async def _enter(self, operation: str) -> None:
         self.calls[operation] = self.calls.get(operation, 0) + 1
+        if self.on_call is not None:
+            self.on_call(operation)
         await asyncio.sleep(self._faults.call_s)
         if operation in self._down:
             raise self._down[operation]
@@ -305,7 +309,8 @@ class FakeEc2:
         now = self._clock.now().timestamp()
         tokens, since = self._buckets.get(operation, (float(self._faults.calls_burst), now))
         tokens = min(float(self._faults.calls_burst), tokens + (now - since) * rate)
-        self._buckets[operation] = (max(0.0, tokens - 1), now)
+        # A refused call takes nothing out, as in EC2.
+        self._buckets[operation] = (tokens - 1 if tokens >= 1 else tokens, now)
         return tokens < 1
 
     # --- what is sold -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import structlog
 
 from kubewright.api import labels
 from kubewright.api.karpenter import NodeClaim, NodePool
+from kubewright.api.meta import find_condition
 from kubewright.controllers import verdicts
 from kubewright.controllers.context import Context
 from kubewright.controllers.orders import OrderQueue
@@ -181,7 +182,7 @@ class Disruption:
                 if nodes.has_taint(known.node, labels.DISRUPTED_TAINT) and known.node.metadata.deletion_timestamp is None:
                     self._log.info("taking off the taint of a disruption that was not carried out", node=known.node.name)
                     await self._on.actor.update(known.node, marking.untainted(known.node))
-                if state.is_initialized(known):
+                if find_condition(known.claim.status.conditions, claims.DISRUPTION_REASON) and state.is_initialized(known):
                     await self._on.actor.update(known.claim, claims.without_condition(known.claim, claims.DISRUPTION_REASON))
             except (Conflict, NotFound) as error:
                 self._log.debug("a mark was not taken off yet", node=known.node.name, error=str(error))

@@ -7,7 +7,7 @@ carried out, and what a pod or a freeze forbids meanwhile is not done.
 
 import asyncio
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -30,6 +30,8 @@ WORKERS = 100
 POLL = timedelta(seconds=1)
 SEEN_WITHIN = timedelta(seconds=15)
 """By then the watch has shown what was written when an order was begun."""
+FORGOTTEN_AFTER = timedelta(hours=1)
+"""How long an order that is over is known as such."""
 
 
 class OrderQueue:
@@ -40,8 +42,8 @@ class OrderQueue:
         self._orders: dict[str, Order] = {}
         self._expected: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
         """By order: NodeClaims it was written on, and NodeClaims bought for it, that the watch has not all shown yet."""
-        self._closed: set[str] = set()
-        """Orders that are over: the watch may go on showing them for a moment."""
+        self._closed: dict[str, datetime] = {}
+        """Orders that are over, and since when: the watch may go on showing them for a moment."""
         self._log = structlog.get_logger("kubewright.disruption.queue")
         self.controller = Controller(
             "disruption.queue", self.reconcile, workers=WORKERS, base_delay=POLL, max_delay=timedelta(seconds=10)
@@ -59,11 +61,13 @@ class OrderQueue:
 
     def recover(self) -> None:
         """Take up the orders that an earlier process left on the objects; call it before anybody plans for pods."""
+        now = self._on.clock.now()
+        self._closed = {known: since for known, since in self._closed.items() if now - since < FORGOTTEN_AFTER}
         for order in orders.standing(self._on.mirror.node_claims.objects.values()):
             if order.id not in self._orders and order.id not in self._closed:
                 self._log.info("taking up a disruption that was under way", order=order.id, nodeclaims=order.claims)
                 self._orders[order.id] = order
-                if orders.fate(order, self._by_name(), self._on.clock.now()).fate is not Fate.UNDO:
+                if orders.fate(order, self._by_name(), now).fate is not Fate.UNDO:
                     self._mark_going(order)
                 self.controller.enqueue(order.id)
 
@@ -334,7 +338,7 @@ class OrderQueue:
     def _forget(self, order: Order) -> None:
         self._orders.pop(order.id, None)
         self._expected.pop(order.id, None)
-        self._closed.add(order.id)
+        self._closed[order.id] = self._on.clock.now()
 
     def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         claim = new if new is not None else old

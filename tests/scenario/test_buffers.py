@@ -2,10 +2,11 @@
 
 import pytest
 
+from kubewright.metrics import Registry
 from kubewright.settings import FeatureGates, Settings
 from kubewright.sim.faults import Process, Side, at_every_write, kills
 from tests.conftest import FOUND
-from tests.scenario.world import EVENT, POD, Item, World, deployment, node_class, play, pool, reason, status
+from tests.scenario.world import EVENT, POD, Item, Setting, World, deployment, node_class, play, pool, reason, status
 
 SETTINGS = Settings(cluster_name="sandbox", feature_gates=FeatureGates(capacity_buffer=True))
 BUFFER = ("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer")
@@ -97,6 +98,8 @@ def test_what_it_points_at_may_come_later_and_the_reason_is_said_meanwhile():
 
 
 def test_room_that_no_machine_can_give_is_said_and_stops_no_real_pod():
+    registry = Registry()
+
     async def story(world: World):
         world.apply(node_class(), pool(), template(cpu="99"), buffer(), deployment(replicas=3))
         await world.until_running(3)
@@ -104,8 +107,9 @@ def test_room_that_no_machine_can_give_is_said_and_stops_no_real_pod():
         (said,) = [c["message"] for c in the(world)["status"]["conditions"] if c["type"] == "Provisioning"]
         assert said == "0/3 virtual pods required new capacity, 3 failed"
         assert ready_nodes(world) == 1
+        assert registry.value("karpenter_scheduler_unschedulable_pods_count", controller="provisioner") == 0, "they are no pods"
 
-    play(story, settings=SETTINGS)
+    play(story, settings=SETTINGS, setting=Setting(registry=registry))
 
 
 def test_consolidation_does_not_take_room_that_is_kept_and_comes_to_rest():

@@ -131,7 +131,8 @@ class Provisioner:
         told = _with_reasons(plan, in_vain)
         self.last = (problem, told)
         self._tell_cost(plan)
-        self._on.actor.measure("scheduler_unschedulable_pods_count", len(plan.unplaced), {"controller": "provisioner"})
+        left_out = len(plan.unplaced.keys() - self._standing_in())
+        self._on.actor.measure("scheduler_unschedulable_pods_count", left_out, {"controller": "provisioner"})
         self._failures.unplaced(waiting, problem, told)
         await self._nominate(plan, waiting)
         planned_from = {p.node_pool.name: p.node_pool for p in snapshot.pools}
@@ -195,9 +196,13 @@ class Provisioner:
             found.append((name, planned))
         return found
 
-    async def _buy(self, name: str, planned: PlannedClaim, pool: NodePool, waiting: dict[str, Pod]) -> None:
+    def _standing_in(self) -> frozenset[str]:
+        """Keys of pods that stand in for CapacityBuffers, of whom nobody needs to hear."""
         known = self._on.mirror.buffers
-        virtual = {pod.key for pod in known.pods} if known is not None else set()
+        return known.keys if known is not None else frozenset()
+
+    async def _buy(self, name: str, planned: PlannedClaim, pool: NodePool, waiting: dict[str, Pod]) -> None:
+        virtual = self._standing_in()
         real = msgspec.structs.replace(planned, pods=tuple(key for key in planned.pods if key not in virtual))
         makers = {unused.workload(waiting[key]) for key in real.pods if key in waiting}
         told = bought.note(real, "provisioned" if real.pods else "buffer", makers)
@@ -212,8 +217,7 @@ class Provisioner:
 
     async def _nominate(self, plan: Plan, waiting: dict[str, Pod]) -> None:
         until = self._on.clock.now() + self._on.nominated_for
-        known = self._on.mirror.buffers
-        virtual = {pod.key for pod in known.pods} if known is not None else set()
+        virtual = self._standing_in()
         for name in sorted(plan.existing):
             if virtual.issuperset(plan.existing[name]):
                 continue  # room that is kept for a CapacityBuffer; nobody will come

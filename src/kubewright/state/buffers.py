@@ -25,6 +25,7 @@ class Buffers:
             "StatefulSet": stateful_sets,
         }
         self._pods: tuple[Pod, ...] | None = None
+        self._keys: frozenset[str] = frozenset()
         watched: Sequence[Informer[Any]] = (self.objects, self.templates, *self._workloads.values())
         for informer in watched:
             informer.subscribe(self._forget)
@@ -43,7 +44,13 @@ class Buffers:
                     known = self.resolve(buffer)
                     found += buffers.virtual_pods(buffer, known) if isinstance(known, Resolved) else ()
             self._pods = tuple(sorted(found, key=lambda p: p.key))
+            self._keys = frozenset(p.key for p in found)
         return self._pods
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Of `pods`."""
+        return self._keys if self.pods else frozenset()
 
     def resolve(self, buffer: CapacityBuffer) -> Resolved | Unresolved:
         return buffers.resolve(buffer, self._template, self._workload)

@@ -32,9 +32,12 @@ def both_rows(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int
     return {pool: one.get(pool, 0) | other.get(pool, 0) for pool in sorted({*one, *other})}
 
 
-def awaits(node: ExistingNode, daemons: Sequence[Pod], aliases: Mapping[str, str]) -> bool:
-    """Whether one of these DaemonSets will run on a node that is still coming up; on others they run by now, or do not."""
-    if initialized(node.source):
+def awaits(node: ExistingNode, daemons: Sequence[Pod], aliases: Mapping[str, str], *, surely: bool) -> bool:
+    """Whether one of these DaemonSets will run on a node: `surely` only while it is coming up; later they run by now, or do not.
+
+    Whoever must not be beside one stays away from nodes where it merely should run, too.
+    """
+    if surely and initialized(node.source):
         return False
     return any(
         not untolerated(node.taints, (*pod.spec.tolerations, TOLERATES_PREFERENCES))

@@ -195,10 +195,10 @@ class Grouping:
                     target.counts[there] = target.counts.get(there, 0) + pods
 
     def _expect_daemons(self, target: Group, daemons: Sequence[Pod]) -> None:
-        """Count the pods that DaemonSets will have on nodes to come, and on those that are coming up."""
+        """Count the pods that DaemonSets will have on nodes to come, and on those that are coming up or should have them."""
         target.daemon_rows = both_rows(target.daemon_rows, daemon_rows(self.templates, daemons, self.aliases))
         for node in self.table.nodes:
-            if awaits(node, daemons, self.aliases):
+            if awaits(node, daemons, self.aliases, surely=target.term.shape is Shape.AFFINITY):
                 target.nodes.add(node.index, 1)
 
     def _leaving_labels(self) -> dict[str, Mapping[str, str]]:

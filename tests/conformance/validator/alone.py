@@ -157,8 +157,8 @@ def _daemon_runs(daemon: J, place: Place, labels: Mapping[str, str]) -> bool:
 
 
 def daemons_on(place: Place, cluster: Cluster) -> Iterator[J]:
-    """Pods of the DaemonSets that will surely run on a node to come; on others they run already, or do not."""
-    if not place.is_coming:
+    """Pods of the DaemonSets that will surely run on a node: they come first to a new one, and soon to any other."""
+    if place.is_leaving:
         return
     for daemon in cluster.of("DaemonSet"):
         settled = {k: next(iter(v)) for k, v in place.labels.items() if len(v) == 1}

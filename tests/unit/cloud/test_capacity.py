@@ -29,11 +29,21 @@ def test_pods_are_the_published_ones(name, pods):
     assert capacity.eni_limited_pods(TYPES[name], node_class(), 0) == pods
 
 
-@pytest.mark.parametrize(("name", "published"), figures.ALLOCATABLE.items())
-def test_allocatable_is_the_published_one(name, published):
-    found = allocatable(name, node_class())
-    names = ("cpu", "memory", "ephemeral-storage", "pods", "vpc.amazonaws.com/pod-eni")
-    assert [found[n] for n in names] == [quantity.parse(text) for text in published]
+@pytest.mark.parametrize("row", figures.PUBLISHED, ids=lambda row: row["instance_type"])
+def test_sizes_are_the_published_ones(row):
+    found = allocatable(row["instance_type"], node_class())
+    names = {"cpu": "cpu", "memory": "memory", "pods": "pods", "pod_eni": "vpc.amazonaws.com/pod-eni"}
+    published = {name: quantity.parse(row[column]) for column, name in names.items() if row[column]}
+    assert {name: found[name] for name in published} == published
+    assert found["ephemeral-storage"] == quantity.parse("17Gi")
+
+
+def test_the_published_figures_are_of_all_families():
+    families = {row["instance_type"].partition(".")[0] for row in figures.PUBLISHED}
+    whole = [row for row in figures.PUBLISHED if row["cpu"] and row["memory"] and row["pods"]]
+    assert len(whole) >= 60
+    assert len(families) >= 115
+    assert all(row["source"] for row in figures.PUBLISHED)
 
 
 @pytest.mark.parametrize(("name", "published"), figures.LABELS.items())

@@ -65,7 +65,7 @@ class Choice(msgspec.Struct, frozen=True, rename="camel"):
     for_sale: int
     """How many offers met all of it and can be bought now."""
     rank: int
-    """The place of this machine among those, 1 for the cheapest; 0 when its offer is not among them."""
+    """The place of this machine among those, 1 for the cheapest and what costs as much; 0 when its offer is not among them."""
     runner_up: Offer | None
     """The cheapest other one that can be bought now."""
     picked: str
@@ -104,7 +104,7 @@ def choice(claim: NodeClaim, pool: Pool | None, known_pods: Collection[Pod], set
         _why(names.CAPACITY_TYPE, asked, funnel.template, wanting),
         tuple(offers[:MOST_OFFERS]),
         len(sold),
-        sold.index(own) + 1 if own in sold else 0,
+        sum(1 for o in sold if o.usd_per_hour < own.usd_per_hour) + 1 if own is not None and own in sold else 0,
         next((o for o in sold if o != own), None),
         _picked(claim, what, own, offers),
     )

@@ -203,18 +203,33 @@ class Mixes:
         if better:
             self.bound = bound
             self.prices, self.tolls, self.rates = list(prices), list(tolls), [list(r) for r in rates]
+        return better, self._grow(market, ranked, dual, dual_tolls, deep=False) or (
+            not better and self._grow(market, ranked, dual, dual_tolls, deep=True)
+        )
+
+    def _grow(
+        self,
+        market: Market,
+        ranked: Sequence[tuple[float, int]],
+        dual: Sequence[float],
+        dual_tolls: Sequence[float],
+        *,
+        deep: bool,
+    ) -> bool:
+        """Note what the best machines hold at the market's prices, where it helps the mix; `deep` looks longer."""
         grown = False
         for _, at in ranked[:_COLUMNS_A_ROUND]:
             machine = self.machines[at]
-            self.used += 1
-            _, mix = market.whole(machine.room, machine.allowed, self.mosts)
+            self.used += 1 + deep * len(market.members(machine.allowed)) // 2
+            pack = market.deep if deep else market.whole
+            _, mix = pack(machine.room, machine.allowed, self.mosts)
             if not mix:
                 continue
             usd = machine.usd + sum(dual_tolls[i] * amount for i, amount in machine.uses if i < len(self.limits))
             if sum(dual[self._place[i]] * n for i, n in mix.items() if i in self._place) > usd * (1 + 1e-6):
                 grown = True
                 self._note(machine, mix)
-        return better, grown
+        return grown
 
 
 def by_resource(

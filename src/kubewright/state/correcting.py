@@ -1,7 +1,11 @@
-"""What NodeOverlays make of the pools' instance types, judged anew only when an overlay, a pool's labels or a list changed."""
+"""What pools can buy: asked of the provider, and corrected by people's own prices and NodeOverlays.
 
-from collections.abc import Mapping, Sequence
+Overlays are judged anew only when one of them, a pool's labels or a list of types changed.
+"""
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import structlog
 from msgspec.structs import replace
 
 from kubewright.api import labels, validation
@@ -12,6 +16,7 @@ from kubewright.catalogue.overlays import Matcher, Offered, Verdict, judge
 from kubewright.catalogue.prices import own_prices
 from kubewright.catalogue.types import InstanceType
 from kubewright.cloud.provider import CloudProvider
+from kubewright.errors import KubewrightError
 from kubewright.settings import PriceRow
 from kubewright.solver.problem import Pool
 
@@ -19,8 +24,16 @@ from kubewright.solver.problem import Pool
 class Correcting:
     """Remembers what was judged last, so that a look-up of unchanged lists costs nothing."""
 
-    def __init__(self, provider: CloudProvider, prices: Sequence[PriceRow] = ()) -> None:
-        """`prices` are people's own; NodeOverlays correct what these make of the cloud's."""
+    def __init__(
+        self, provider: CloudProvider, prices: Sequence[PriceRow] = (), failed: Callable[[Exception], None] = lambda _: None
+    ) -> None:
+        """`prices` are people's own; NodeOverlays correct what these make of the cloud's.
+
+        `failed` hears of errors that the provider should not have raised.
+        """
+        self._provider = provider
+        self._failed = failed
+        self._log = structlog.get_logger("kubewright.state")
         self._vocabulary = Vocabulary(
             labels.WELL_KNOWN | provider.well_known_labels,
             validation.AWS.domains,
@@ -38,6 +51,24 @@ class Correcting:
     def verdict(self, overlay: NodeOverlay) -> Verdict | None:
         """What became of exactly this overlay in this generation; None if it has not been judged."""
         return self._verdicts.get(overlay.name) if _identity(overlay) in self._known else None
+
+    async def ask(self, pools: Iterable[NodePool], overlays: Sequence[NodeOverlay]) -> tuple[Pool, ...]:
+        """What each of these pools can buy now, in their order; one that cannot be asked says why and holds up nobody."""
+        found: list[Pool] = []
+        for pool in pools:
+            try:
+                found.append(Pool(pool, await self._provider.instance_types(pool)))
+            except KubewrightError as error:
+                found.append(Pool(pool, problem=str(error)))
+            except Exception as error:  # noqa: BLE001 — a provider may be anybody's; its bugs must not end the operator
+                self._log.error(
+                    "the provider failed to say what a NodePool can buy", nodepool=pool.name, error=repr(error), exc_info=error
+                )
+                self._failed(error)
+                found.append(Pool(pool, problem=f"the cloud provider failed: {error!r}"))
+        if overlays or self._known:
+            self.judge(overlays, found)
+        return tuple(self.corrected(pool) for pool in found)
 
     def judge(self, overlays: Sequence[NodeOverlay], pools: Sequence[Pool]) -> None:
         """Decide which overlays count, over all pools that can be asked."""

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-import structlog
-
 from kubewright.api import labels
 from kubewright.api.core import (
     CSINode,
@@ -32,7 +30,6 @@ from kubewright.api.meta import Condition, Object, find_condition
 from kubewright.catalogue.types import InstanceType
 from kubewright.clock import Clock
 from kubewright.cloud.provider import CloudProvider, node_class_types
-from kubewright.errors import KubewrightError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.informer import Informer
 from kubewright.lifecycle import nodes, pods, state
@@ -80,10 +77,7 @@ class Mirror:
         """`settings` say which alpha kinds are watched; `failed` hears of errors that the provider should not have raised."""
         settings = settings or Settings()
         gates = settings.feature_gates
-        self._provider = provider
         self._clock = clock
-        self._failed = failed
-        self._log = structlog.get_logger("kubewright.state")
         self.pods = Informer(client, Pod)
         self.nodes = Informer(client, Node)
         self.node_claims = Informer(client, NodeClaim)
@@ -102,7 +96,7 @@ class Mirror:
         }
         self.node_overlays = Informer(client, NodeOverlay, optional=True) if gates.node_overlay else None
         self._prices = tuple(row for row in settings.prices if row.is_limited)
-        self.correcting = Correcting(provider, settings.prices)
+        self.correcting = Correcting(provider, settings.prices, failed)
         self.buffers = (
             Buffers(client, self.surroundings["replica_sets"], self.surroundings["stateful_sets"])
             if gates.capacity_buffer
@@ -221,23 +215,9 @@ class Mirror:
 
     async def refresh_pools(self) -> tuple[Pool, ...]:
         """Ask the provider what each managed NodePool can buy now; the answers stand, corrected, in later snapshots, by name."""
-        found: list[Pool] = []
-        for pool in _by_key(self.node_pools.objects):
-            if not self.is_managed(pool.spec.template.spec.node_class_ref):
-                continue
-            try:
-                found.append(Pool(pool, await self._provider.instance_types(pool)))
-            except KubewrightError as error:  # one pool that cannot be asked about must not hold up the others
-                found.append(Pool(pool, problem=str(error)))
-            except Exception as error:  # noqa: BLE001 — a provider may be anybody's; its bugs must not end the operator
-                self._log.error(
-                    "the provider failed to say what a NodePool can buy", nodepool=pool.name, error=repr(error), exc_info=error
-                )
-                self._failed(error)
-                found.append(Pool(pool, problem=f"the cloud provider failed: {error!r}"))
-        if self.node_overlays is not None:
-            self.correcting.judge(_by_key(self.node_overlays.objects), found)
-        self._pools = tuple(self.correcting.corrected(pool) for pool in found)
+        mine = [p for p in _by_key(self.node_pools.objects) if self.is_managed(p.spec.template.spec.node_class_ref)]
+        overlays = _by_key(self.node_overlays.objects) if self.node_overlays is not None else ()
+        self._pools = await self.correcting.ask(mine, overlays)
         return self._pools
 
     def corrected(self, node_pool: str, types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:

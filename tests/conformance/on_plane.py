@@ -167,7 +167,18 @@ def create_claim(plane: Plane, one: J) -> None:
 
 def unbind_claims(plane: Plane, by_kind: Mapping[str, Sequence[J]]) -> None:
     """Make the claims anew that got a volume by being tried: it lies where a pod was tried, and would hold the next one there."""
-    late = [c for c in claims(by_kind) if not c["spec"].get("volumeName")]
+    in_use = {
+        (p["metadata"]["namespace"], v["persistentVolumeClaim"]["claimName"])
+        for p in by_kind.get("Pod", ())
+        if p["spec"].get("nodeName")
+        for v in p["spec"].get("volumes", ())
+        if "persistentVolumeClaim" in v
+    }
+    late = [
+        c
+        for c in claims(by_kind)
+        if not c["spec"].get("volumeName") and (c["metadata"]["namespace"], c["metadata"]["name"]) not in in_use
+    ]
     for one in late:
         plane.request("DELETE", f"{claims_of(one)}/{one['metadata']['name']}", NOW)
     soon(lambda: all(plane.request("GET", f"{claims_of(c)}/{c['metadata']['name']}").status == 404 for c in late))

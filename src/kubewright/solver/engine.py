@@ -51,6 +51,12 @@ class Engine(Seats):
             self._exhaust([p for p in left if p.one.refusal is None and is_topological(p.one)])
         return [p for p in left if p.left]
 
+    def relent(self, left: Sequence[Progress]) -> list[Progress]:
+        """Give up being courteous, and place those of `left` who were held back by it; what is left then."""
+        self.courteous = False
+        self._exhaust([p for p in left if p.one.refusal is None])
+        return [p for p in left if p.left]
+
     def pin_and_resume(self, left: Sequence[Progress]) -> list[Progress]:
         """Fix what open claims left open, and place those of `left` for whom that opened a domain; what is left then."""
         while True:

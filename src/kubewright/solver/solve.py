@@ -138,6 +138,8 @@ def attempt(
     classes = sorted(parts.classes, key=order)
     bound = [one for one in classes if hard_rules(one)] if order is by_constraint and make is Engine else []
     left = engine.run(bound, [one for one in classes if not hard_rules(one)]) if bound else engine.run(classes)
+    if courteous:
+        left = engine.relent(left)
     left = engine.pin_and_resume(left)
     if lenient and not parts.topology.balanced():
         return None

@@ -17,6 +17,8 @@ from kubewright.kube.client import KubeClient
 
 _IDLE = timedelta(milliseconds=50)
 _MOST = 10_000
+_REMEMBERED = 20_000
+"""Machines; by then the older ones are written down."""
 
 
 class Ownership:
@@ -46,6 +48,8 @@ class Ownership:
     def bought(self, uid: str, instance_id: str) -> None:
         """This process bought it."""
         self._inherited.discard(uid)
+        while len(self._given) >= _REMEMBERED:
+            del self._given[next(iter(self._given))]
         self._given[instance_id] = uid
 
     async def find(self, claim: NodeClaim) -> api.Ec2Instance | None:

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
-from fractions import Fraction
+from datetime import timedelta
 
 import msgspec
 import structlog
@@ -11,7 +10,6 @@ from msgspec.structs import replace
 
 from kubewright.api import aws_labels, labels
 from kubewright.api.aws import EC2NodeClass
-from kubewright.api.core import Node
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.api.meta import Object
 from kubewright.catalogue.types import InstanceType
@@ -25,22 +23,21 @@ from kubewright.cloud.aws import (
     instances,
     launch,
     nodeclass,
-    prices,
     profiles,
     retry,
     tags,
 )
 from kubewright.cloud.aws.addresses import Addresses
 from kubewright.cloud.aws.calls import paced
-from kubewright.cloud.aws.capacity import Sizing
 from kubewright.cloud.aws.collection import OrphanCollection
 from kubewright.cloud.aws.fleet import Fleet
 from kubewright.cloud.aws.gauges import Gauges
-from kubewright.cloud.aws.instancetypes import InstanceTypes, Market
+from kubewright.cloud.aws.instancetypes import InstanceTypes
 from kubewright.cloud.aws.interruption import Interruptions
 from kubewright.cloud.aws.machines import Machines
 from kubewright.cloud.aws.measures import Measures
 from kubewright.cloud.aws.observed import Observed
+from kubewright.cloud.aws.offers import Offers
 from kubewright.cloud.aws.ownership import Ownership
 from kubewright.cloud.aws.placement import PlacementGroups
 from kubewright.cloud.aws.reservations import ReservationCounts
@@ -53,6 +50,7 @@ from kubewright.cloud.aws.unavailable import UnavailableOfferings
 from kubewright.cloud.aws.upkeep import ReservationUpkeep
 from kubewright.cloud.aws.userdata import UserDataError
 from kubewright.cloud.aws.validation import Validation
+from kubewright.cloud.aws.witness import Witness
 from kubewright.cloud.provider import Background, Correct, Instance, NodeClassKind, RepairPolicy
 from kubewright.errors import CloudError, InstanceNotFound, KubeError, LaunchFailed, NodeClassNotReady, NotFound, Throttled
 from kubewright.kube.client import KubeClient
@@ -64,8 +62,6 @@ from kubewright.settings import Settings
 
 MOST_CHOSEN = 16
 METRICS_EVERY = timedelta(minutes=1)
-DISCOVER_EVERY = timedelta(hours=12)
-"""Source: spec/aws 5.1."""
 _REPAIRS = (
     ("Ready", "False", 30),
     ("Ready", "Unknown", 30),
@@ -118,15 +114,11 @@ class AwsProvider:
         self._recorder = Recorder(kube, clock)
         self._classes = Informer(kube, EC2NodeClass)
         self._claims = Informer(kube, NodeClaim)
-        self._by_provider_id: dict[str, NodeClaim] = {}
+        self._witness = Witness(kube, clock, self._classes, self._claims, self._observed)
         self._gauges = Gauges(self._measures)
-        self._prices = prices.Prices(self._known.prices(aws.region))
-        self._market: Market | None = None
+        self._offers = Offers(self._ec2, clock, settings, aws, self._known)
         self._cluster: cluster.Cluster | None = None
-        self._hydrating = asyncio.Lock()
         self._clustering = asyncio.Lock()
-        self._spot_asking = asyncio.Lock()
-        self._spot_asked: datetime | None = None
         self._correct: Correct = lambda _, types: types
         self._chosen: dict[int, tuple[tuple[InstanceType, ...], dict[bytes, launch.Choice]]] = {}
         """By identity of the types that were chosen from."""
@@ -259,12 +251,12 @@ class AwsProvider:
         name = self._settings.cluster_name
         parts: list[Background] = [
             _Part("nodeclass", self._run_node_classes),
-            _Part("providers.pricing", self._run_prices),
+            _Part("providers.pricing", self._offers.run),
             _Part("aws events", self._recorder.run),
             _Part("nodeclaim.tagging", self._run_claims),
             _Part("instance.garbagecollection", self._run_orphans),
             _Part("instanceprofile.garbagecollection", self._run_profiles),
-            _Part("providers.instancetype.capacity", self._run_observing),
+            _Part("providers.instancetype.capacity", self._witness.run),
             _Part("cloudprovider.metrics", self._run_metrics),
             InstanceStatuses(self._ec2, self._kube, self._clock, self._recorder, self._measures),
         ]
@@ -307,18 +299,11 @@ class AwsProvider:
 
     async def _run_claims(self) -> None:
         tagging = Tagging(self._ec2, self._kube, self._machines, self._settings.cluster_name, self._unavailable)
-        self._claims.subscribe(self._know_claim)
         controller = Controller("nodeclaim.tagging", tagging.reconcile, workers=1)
         self._claims.subscribe(lambda _, new: controller.enqueue(new.name) if new is not None and tagging.wanted(new) else None)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._claims.run(), name="nodeclaim informer")
             tasks.create_task(controller.run(), name="tagging controller")
-
-    def _know_claim(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        if old is not None:
-            self._by_provider_id.pop(old.status.provider_id, None)
-        if new is not None and new.status.provider_id:
-            self._by_provider_id[new.status.provider_id] = new
 
     async def _run_orphans(self) -> None:
         described = await self._described_at_last()
@@ -347,31 +332,6 @@ class AwsProvider:
             used.add(claim.metadata.annotations.get(aws_labels.INSTANCE_PROFILE_NAME, ""))
         name = self._settings.cluster_name
         return await profiles.collect(self._ec2, name, self._aws.region, used, self._clock.now())
-
-    async def _run_observing(self) -> None:
-        nodes = Informer(self._kube, Node)
-        nodes.subscribe(lambda _, new: self._saw(new) if new is not None else None)
-        await nodes.run()
-
-    def _saw(self, node: Node) -> None:
-        """A registered node tells how much memory its type and image really have."""
-        found = node.metadata.labels
-        if found.get(labels.REGISTERED) != "true" or not node.spec.provider_id.startswith("aws:///"):
-            return
-        claim = self._by_provider_id.get(node.spec.provider_id)
-        node_class = self._classes.get(claim.spec.node_class_ref.name) if claim is not None else None
-        if claim is None or node_class is None:
-            return
-        if drift.of_hash(claim, node_class):
-            return  # made from another kubelet configuration
-        self._observed.saw(
-            found.get(labels.INSTANCE_TYPE, ""),
-            claim.status.image_id,
-            node_class,
-            node.status.capacity,
-            node.status.allocatable,
-            self._clock.now(),
-        )
 
     async def _run_shifts(self) -> None:
         described = await self._described_at_last()
@@ -405,40 +365,13 @@ class AwsProvider:
             except (CloudError, KubeError) as error:
                 self._log.debug("no instance types to measure yet", error=str(error))
 
-    async def _run_prices(self) -> None:
-        fresh = self._clock.now()
-        while True:
-            await asyncio.sleep(prices.SPOT_REFRESH_EVERY.total_seconds())
-            await self.refresh_spot()
-            if self._clock.now() - fresh >= DISCOVER_EVERY:
-                fresh = self._clock.now()
-                await self.rediscover()
-
     async def refresh_spot(self) -> None:
-        """Ask for spot prices; an answer that changes nothing keeps the lists as they are, a failure keeps the last prices."""
-        self._spot_asked = self._clock.now()
-        try:
-            found = await prices.spot_prices(self._ec2, self._spot_asked)
-        except errors.AwsError as error:
-            self._log.warning("cannot refresh spot prices, the last ones stay", error=str(error))
-            return
-        merged = {**(self._prices.spot or {}), **found}
-        if merged and merged != self._prices.spot:
-            self._prices = replace(self._prices, spot=merged)
+        """See `Offers.refresh_spot`."""
+        await self._offers.refresh_spot()
 
     async def rediscover(self) -> None:
-        """Ask again what the region sells and at which list prices; a failed look keeps the last answers."""
-        try:
-            found = await self._discover()
-            if found != self._market:
-                self._market = found
-            if not self._aws.isolated_vpc:
-                listed = await catalogue.on_demand_prices(self._ec2, self._aws.region)
-                merged = {**self._prices.on_demand, **listed}
-                if merged != self._prices.on_demand:
-                    self._prices = replace(self._prices, on_demand=merged)
-        except errors.AwsError as error:
-            self._log.warning("cannot refresh types and list prices, the last ones stay", error=str(error))
+        """See `Offers.rediscover`."""
+        await self._offers.rediscover()
 
     # --- inner ---------------------------------------------------------------------------------------------------------
 
@@ -468,35 +401,10 @@ class AwsProvider:
         return chosen[key]
 
     async def _of_class(self, node_class: EC2NodeClass) -> tuple[InstanceType, ...]:
-        market = await self._discovered()
-        async with self._spot_asking:
-            if self._spot_asked is None:
-                await self.refresh_spot()
-        return self._types.of(
-            node_class,
-            market,
-            self._prices,
-            self._clock.now(),
-            self._groups.of(node_class, self._clock.now()),
-            reserved=self._aws.reserved_capacity,
-        )
-
-    async def _discovered(self) -> Market:
-        """What the region sells; asked once, later by `rediscover`."""
-        async with self._hydrating:
-            if self._market is None:
-                try:
-                    self._market = await self._discover()
-                except errors.AwsError as error:
-                    raise errors.of_call(error) from error
-            return self._market
-
-    async def _discover(self) -> Market:
-        types = await catalogue.describe_types(self._ec2)
-        offered = await catalogue.describe_offerings(self._ec2, {})
-        overhead = Fraction(str(self._settings.vm_memory_overhead_percent))
-        sizing = Sizing(overhead, self._aws.reserved_enis, self._known.branch_interfaces)
-        return Market(self._aws.region, types, offered, sizing, self._known.network_mbps)
+        now = self._clock.now()
+        group = self._groups.of(node_class, now)
+        market, known = await self._offers.market(), await self._offers.prices()
+        return self._types.of(node_class, market, known, now, group, reserved=self._aws.reserved_capacity)
 
     async def _describe_cluster(self) -> cluster.Cluster:
         async with self._clustering:

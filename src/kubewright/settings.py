@@ -115,7 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     packing: Packing = Packing.IMPROVE
     packing_steps: int = 10_000
     """Budget of the improver in steps for a small batch; only `operator` turns seconds into steps."""
-    packing_steps_most: int = 60_000
+    packing_steps_most: int = 40_000
     """What it grows to with the batch."""
     packing_node_usd: float = 0.0
     """What a node costs an hour beyond its price: licences, agents."""

@@ -17,7 +17,7 @@ from kubewright.solver.reporter import Reporter
 from kubewright.solver.solve import solve
 
 _STEPS_A_POD = 60
-_TO_PROVE = 5
+_TO_PROVE = 8
 """A part in so many of the steps goes into the bound."""
 _CLOSE = 1e-5
 """Share by which cost and bound may differ, for rounding, and still be the same."""

@@ -134,9 +134,7 @@ class LeaderElector:
             try:
                 if not version:
                     version = (await self._client.get(Lease, self._name, self._namespace)).metadata.resource_version
-                watch = self._client.watch(
-                    Lease, self._namespace, resource_version=version, fields=f"metadata.name={self._name}"
-                )
+                watch = self._client.watch(Lease, self._namespace, resource_version=version, fields=f"metadata.name={self._name}")
                 try:
                     async for event in watch:
                         version = event.object.metadata.resource_version

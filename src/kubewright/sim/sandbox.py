@@ -15,9 +15,9 @@ from kubewright.errors import KubeError, ManifestError
 from kubewright.explain.cost import Cost
 from kubewright.explain.karpenter import karpenter_text
 from kubewright.explain.why import brief
+from kubewright.lifecycle.unused import workload
 from kubewright.operator import Operator
 from kubewright.operator.disrupting import Disrupts
-from kubewright.lifecycle.unused import workload
 from kubewright.records.directory import Directory
 from kubewright.records.keeper import Keeper
 from kubewright.settings import Settings
@@ -25,7 +25,7 @@ from kubewright.sim.apiserver.direct import DirectClient
 from kubewright.sim.apiserver.store import Store
 from kubewright.sim.cluster import ClusterSettings, PretendCluster
 from kubewright.sim.ec2 import FakeEc2, Faults
-from kubewright.sim.ec2.machines import Bill
+from kubewright.sim.ec2.instances import Bill
 from kubewright.sim.joiner import Joiner, JoinerSettings
 from kubewright.sim.narrator import Narrator
 from kubewright.sim.plane import selling_region

@@ -7,7 +7,7 @@ from kubewright.api import quantity
 from kubewright.cloud.aws import api
 from kubewright.sim import joiner
 from kubewright.sim.ec2 import hardware, startup
-from kubewright.sim.ec2.machines import Machine
+from kubewright.sim.ec2.instances import Machine
 from kubewright.sim.ec2.startup import Startup
 
 EBS_LIMIT_SHARED = 28

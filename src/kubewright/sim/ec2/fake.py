@@ -14,7 +14,8 @@ from kubewright.sim import joiner
 from kubewright.sim.ec2 import boot
 from kubewright.sim.ec2.account import Account
 from kubewright.sim.ec2.faults import Faults, chance
-from kubewright.sim.ec2.machines import Bill, Machine, Machines
+from kubewright.sim.ec2.instances import Bill, Machine
+from kubewright.sim.ec2.machines import Machines
 from kubewright.sim.ec2.market import Market
 from kubewright.sim.ec2.queue import Queue
 from kubewright.sim.ec2.surroundings import Surroundings

@@ -7,7 +7,7 @@ import msgspec
 from kubewright.cloud.aws import api
 from kubewright.errors import ConfigError
 from kubewright.sim.ec2.fake import FakeEc2
-from kubewright.sim.ec2.machines import Machine
+from kubewright.sim.ec2.instances import Machine
 
 LaunchTemplates = dict[str, tuple[api.LaunchTemplate, api.LaunchTemplateData]]
 

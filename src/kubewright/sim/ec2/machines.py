@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec.structs import replace
 
 from kubewright.clock import Clock
@@ -13,60 +12,17 @@ from kubewright.cloud.aws import api, errors, tags
 from kubewright.cloud.aws.errors import AwsError
 from kubewright.sim.ec2.account import WOULD_HAVE_WORKED, Account, check_tags, matches
 from kubewright.sim.ec2.faults import Faults, chance
-from kubewright.sim.ec2.market import HOUR, Market, Pool
+from kubewright.sim.ec2.instances import Bill, Machine
+from kubewright.sim.ec2.market import HOUR, Market
 from kubewright.sim.ec2.queue import Queue
+from kubewright.sim.ec2.refusals import Refusals, reservation_of
 
 MOST_OVERRIDES = 300
-MOST_IN_SPREAD = 7
-"""Machines of a spread placement group in one zone."""
 DEFAULT_DISK_GIB = 20
 _MARKETS = {"on-demand": "on-demand", "spot": "spot", "capacity-block": "on-demand", "reserved-capacity": "on-demand"}
 """Target capacity type → the market that it is billed at."""
 SHOWN_AFTER_END = timedelta(hours=1)
 """How long DescribeInstances still shows a terminated machine."""
-
-
-class Machine(msgspec.Struct):
-    """One instance and its history."""
-
-    seen: api.Ec2Instance
-    pool: Pool
-    user_data: str
-    """Base64, from its launch template."""
-    asked: datetime
-    running_since: datetime | None = None
-    billed_until: datetime | None = None
-    ended: datetime | None = None
-    noticed: bool = False
-    """An interruption notice is out."""
-    disks: dict[str, int] = {}
-    """Device → GiB."""
-    impaired: dict[str, datetime] = {}
-    """"instance" or "system" → since when its status check fails."""
-    events: list[str] = []
-    """Codes of scheduled events."""
-
-    @property
-    def is_live(self) -> bool:
-        return self.seen.state.name in ("pending", "running")
-
-
-class Bill(msgspec.Struct, frozen=True):
-    """What one machine has cost so far."""
-
-    instance_id: str
-    instance_type: str
-    zone: str
-    capacity_type: str
-    node_pool: str
-    node_claim: str
-    start: datetime
-    end: datetime | None
-    """None: still running."""
-    hours: float
-    usd: float
-    usd_per_hour: float
-    """The current price, or the last one."""
 
 
 Listener = Callable[[Machine], None]
@@ -79,6 +35,7 @@ class Machines:
         self._queue = queue
         self._clock = clock
         self._seed = seed
+        self._refusals = Refusals(account, market, clock)
         self.all: dict[str, Machine] = {}
         self.fleets: dict[str, tuple[api.CreateFleet, api.FleetAnswer]] = {}
         """By client token."""
@@ -188,7 +145,7 @@ class Machines:
             text = f"The specified launch template, with template name {name}, does not exist."
             raise AwsError("RunInstances", errors.TEMPLATE_GONE, text)
         override = api.Override(instance_type=request.instance_type, subnet_id=request.subnet_id, image_id=request.image_id)
-        problem = self._static_problem(self._account.templates[name][1], override)
+        problem = self._refusals.of_template(self._account.templates[name][1], override)
         raise AwsError("RunInstances", *(problem or WOULD_HAVE_WORKED))
 
     def _in_order(self, request: api.CreateFleet, market: str) -> list[tuple[api.TemplateConfig, api.Override]]:
@@ -218,88 +175,9 @@ class Machines:
 
     def _problem(self, config: api.TemplateConfig, override: api.Override, market: str) -> tuple[str, str] | None:
         """(code, message) of why this cannot be launched, as EC2 says it."""
-        kind, account = override.instance_type, self._account
-        data = account.templates[config.launch_template_specification.launch_template_name][1]
-        found = self._static_problem(data, override)
-        if found is not None:
-            return found
-        subnet = account.subnets[override.subnet_id]
-        zone = subnet.availability_zone
-        if self._faults.vcpu_quota and self._vcpus(market) + self._market.vcpus[kind] > self._faults.vcpu_quota:
-            code = "MaxSpotInstanceCountExceeded" if market == "spot" else "VcpuLimitExceeded"
-            return code, "You have requested more vCPU capacity than your current vCPU limit allows"
-        if subnet.available_ip_address_count < 1:
-            text = f"There are not enough free addresses in subnet '{subnet.subnet_id}' for the requested instances."
-            return errors.SUBNET_FULL, text
-        reservation = _reservation(data)
-        if reservation:
-            return self._reservation_problem(reservation, kind, zone)
-        placed = data.placement.group_id if data.placement else ""
-        group = account.groups_of_placement.get(placed)
-        if group is not None and group.strategy == "spread":
-            there = [m for m in self.all.values() if m.is_live and m.seen.placement.group_id == placed and m.pool[1] == zone]
-            if len(there) >= MOST_IN_SPREAD:
-                text = "You have reached the limit of instances in this spread placement group"
-                return "InsufficientInstanceCapacity", f"{text} in the Availability Zone ({zone})."
-        if not self._market.has_capacity((kind, zone, market)):
-            text = f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone})."
-            return "InsufficientInstanceCapacity", text
-        return None
-
-    def _static_problem(self, data: api.LaunchTemplateData, override: api.Override) -> tuple[str, str] | None:
-        """What is wrong whatever capacity there is."""
-        kind, account = override.instance_type, self._account
-        subnet = account.subnets.get(override.subnet_id)
-        image = account.images.get(override.image_id or data.image_id)
-        groups = [g for i in data.network_interfaces for g in i.groups]
-        profile = data.iam_instance_profile.name if data.iam_instance_profile else ""
-        if subnet is None:
-            return "InvalidSubnetID.NotFound", f"The subnet ID '{override.subnet_id}' does not exist"
-        zone = subnet.availability_zone
-        if override.availability_zone and override.availability_zone != zone:
-            return "InvalidParameterCombination", f"The subnet is in {zone}, not in {override.availability_zone}"
-        if kind not in self._market.vcpus:
-            return "InvalidParameterValue", f"Invalid value '{kind}' for InstanceType."
-        if image is None:
-            return "InvalidAMIID.NotFound", f"The image id '[{override.image_id or data.image_id}]' does not exist"
-        missing = [g for g in groups if g not in account.groups]
-        if missing:
-            return "InvalidGroup.NotFound", f"The security group '{missing[0]}' does not exist"
-        if any(account.groups[g].vpc_id != subnet.vpc_id for g in groups):
-            return "InvalidParameter", "Security group and subnet belong to different networks."
-        if profile and not self._knows_profile(profile):
-            text = f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
-            return "InvalidParameterValue", text
-        if data.placement and data.placement.group_id and data.placement.group_id not in account.groups_of_placement:
-            return "InvalidPlacementGroup.Unknown", f"The Placement Group '{data.placement.group_id}' is unknown."
-        if zone not in self._market.offered.zones_of(kind) or kind not in self._market.on_demand:
-            text = f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone})."
-            return "Unsupported", text
-        if image.architecture not in self._market.architectures[kind]:
-            text = f"The architecture '{image.architecture}' of the specified image is not one of the instance type's ({kind})"
-            return "InvalidParameterValue", text
-        return None
-
-    def _knows_profile(self, name: str) -> bool:
-        found = self._account.profiles.get(name)
-        if found is None:
-            return False
-        lag = timedelta(seconds=self._faults.profile_lag_s)
-        return found.create_date is None or found.create_date + lag <= self._clock.now()
-
-    def _reservation_problem(self, reservation_id: str, kind: str, zone: str) -> tuple[str, str] | None:
-        found = self._account.reservations.get(reservation_id)
-        if found is None or found.state != "active" or (found.end_date is not None and found.end_date <= self._clock.now()):
-            return "InvalidCapacityReservationId.NotFound", f"The capacity reservation '{reservation_id}' does not exist"
-        if (found.instance_type, found.availability_zone) != (kind, zone):
-            return "InvalidParameterValue", f"The capacity reservation '{reservation_id}' is not for {kind} in {zone}"
-        if found.available_instance_count < 1:
-            text = f"The capacity reservation '{reservation_id}' does not have sufficient capacity for the requested instances."
-            return "ReservationCapacityExceeded", text
-        return None
-
-    def _vcpus(self, market: str) -> int:
-        return sum(self._market.vcpus[m.pool[0]] for m in self.all.values() if m.is_live and m.pool[2] == market)
+        data = self._account.templates[config.launch_template_specification.launch_template_name][1]
+        live = [m for m in self.all.values() if m.is_live]
+        return self._refusals.of_launch(data, override, market, live)
 
     def _launch(
         self, config: api.TemplateConfig, override: api.Override, market: str, request: api.CreateFleet
@@ -320,7 +198,7 @@ class Machines:
             state=api.InstanceState(name="pending"),
             launch_time=now,
             placement=self._placement(data, subnet, number),
-            capacity_reservation_id=_reservation(data),
+            capacity_reservation_id=reservation_of(data),
             capacity_reservation_specification=data.capacity_reservation_specification,
             network_interfaces=tuple(
                 api.InstanceInterface(network_interface_id=f"eni-{name[2:]}-{at}", interface_type=i.interface_type or "interface")
@@ -540,12 +418,6 @@ def _place(override: api.Override, template_id: str) -> api.FleetTemplateAndOver
     return api.FleetTemplateAndOverrides(
         launch_template_specification=api.UsedTemplate(launch_template_id=template_id), overrides=override
     )
-
-
-def _reservation(data: api.LaunchTemplateData) -> str:
-    wanted = data.capacity_reservation_specification
-    target = wanted.capacity_reservation_target if wanted is not None else None
-    return target.capacity_reservation_id if target is not None else ""
 
 
 def _summary(status: str, since: datetime | None) -> api.StatusSummary:

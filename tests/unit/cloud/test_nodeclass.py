@@ -334,6 +334,7 @@ DOWN = {
     "SQS": ("GetQueueUrl", "ReceiveMessage", "DeleteMessage"),
     "SSM": ("GetParameter",),
     "zonal shift": ("GetManagedResource",),
+    "EKS": ("DescribeCluster",),
     "IAM": ("GetInstanceProfile", "CreateInstanceProfile", "ListInstanceProfiles"),
 }
 
@@ -356,6 +357,35 @@ def test_a_class_that_was_ready_still_launches_while_a_service_is_down(service):
         await world.provider.delete(bought.provider_id)
 
     story(tell)
+
+
+def test_launches_go_on_while_machines_cannot_be_looked_at():
+    async def tell(world: World):
+        world.ec2.break_down("DescribeInstances")
+        bought = await world.provider.create(await world.claim())
+        for look in (world.provider.get(bought.provider_id), world.provider.list(), world.provider.delete(bought.provider_id)):
+            with pytest.raises(CloudError):
+                await look
+        assert len(world.ec2.running()) == 1, "nothing is ended on a look that failed"
+
+    story(tell)
+
+
+def test_without_eks_endpoint_and_ca_of_the_flags_are_enough_for_a_class_that_names_its_images():
+    async def tell(world: World):
+        world.ec2.break_down("DescribeCluster", code="AccessDeniedException", status=403)
+        with pytest.raises(CloudError, match="DescribeCluster"):
+            await reconcile(world)
+        world.provider = world.restarted(cluster_endpoint="https://e", cluster_ca_bundle="Q0E=")
+        await reconcile(world)
+        assert conditions(world)["AMIsReady"][1] == "UnsupportedAlias", "an alias needs the cluster's version"
+        image_id = next(i for i, image in world.ec2.account.images.items() if "bottlerocket" in image.name)
+        world.patch_class({"amiSelectorTerms": [{"id": image_id}], "amiFamily": "Bottlerocket"})
+        await reconcile(world)
+        assert conditions(world)["Ready"][0] == "True"
+        await world.provider.create(await world.claim())
+
+    story(tell, ready=False)
 
 
 def test_a_new_class_waits_for_ssm_and_says_so():

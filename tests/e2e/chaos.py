@@ -130,7 +130,7 @@ def one_run(plane: Plane, operator: Kubewright, state: Path, seed: int) -> Outco
             before, load = load, LOADS[(number + 1) % len(LOADS)]
             scale(plane, "web", load)
             if load < before:
-                eventually(lambda: watcher.going)
+                eventually(lambda: watcher.going, within_s=120)
             time.sleep(rng.uniform(0, 4))
             victim = rng.choice(VICTIMS)
             killed.append(victim)

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from kubewright.api import labels
+from kubewright.api.core import Pod
 from kubewright.api.karpenter import NodeClaim, NodePool
 from kubewright.api.meta import find_condition
 from kubewright.controllers import verdicts
@@ -27,7 +28,7 @@ from kubewright.disruption.reasons import Reason
 from kubewright.disruption.validation import Rejected
 from kubewright.errors import Conflict, NotFound
 from kubewright.kube.controller import Singleton
-from kubewright.lifecycle import claims, nodes, orders, state
+from kubewright.lifecycle import claims, nodes, orders, pods, state
 from kubewright.lifecycle.effects import Count, EventKind, Publish, sooner
 from kubewright.solver.problem import Snapshot
 
@@ -62,6 +63,7 @@ class Disruption:
         """What the last look found, and why the rest stays."""
         self.controller = Singleton("disruption", self.step, max_delay=timedelta(seconds=10))
         context.mirror.node_claims.subscribe(self._claim_changed)
+        context.mirror.pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         none = ({"consolidation_type": kind} for kind in ("multi", "single"))
@@ -246,6 +248,15 @@ class Disruption:
             was = old is not None and claims.is_set(old, kind)
             if not was and new is not None and claims.is_set(new, kind):
                 self.controller.trigger_after(SOON)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A node whose last pod goes is empty from now on, and not from the next poll."""
+        if old is None or not old.spec.node_name or not pods.is_reschedulable(old):
+            return
+        if new is not None and pods.is_reschedulable(new):
+            return
+        if not any(pods.is_reschedulable(p) for p in self._on.mirror.pods_on(old.spec.node_name)):
+            self.controller.trigger_after(SOON)
 
 
 def _pools(snapshot: Snapshot) -> Mapping[str, NodePool]:

@@ -221,7 +221,7 @@ class Provisioner:
         for name in sorted(plan.existing):
             if virtual.issuperset(plan.existing[name]):
                 continue  # room that is kept for a CapacityBuffer; nobody will come
-            self._on.mirror.nominate(name, until)
+            self._on.mirror.nominate(name, until, plan.existing[name])
             node = self._on.mirror.nodes.get(name)
             claim = self._on.mirror.claim_of(node) if node is not None else self._on.mirror.node_claims.get(name)
             parts = [f"nodeclaim/{claim.name}"] if claim is not None else []

@@ -120,6 +120,10 @@ class Mirror:
         self._assumed: dict[str, tuple[NodeClaim, datetime]] = {}
         self._marked: set[str] = set()
         self._nominated: dict[str, datetime] = {}
+        self._awaited: dict[str, set[str]] = {}
+        """Identity → pods that wait and are expected there; once it has none left, nobody need be kept off the node for them."""
+        self._awaited_by: dict[str, str] = {}
+        """Pod → identity, the same the other way round."""
         self._sorted_nodes: tuple[StateNode, ...] = ()
         self._sorted_pods: tuple[Pod, ...] | None = None
         self._sorted: dict[str, tuple[Any, ...]] = {}
@@ -280,11 +284,36 @@ class Mirror:
         if self.node_claims.get(claim.key) is None:
             self._assumed[claim.name] = (claim, self._clock.now())
 
-    def nominate(self, name: str, until: datetime) -> None:
-        """Note that pods are expected on a node, so that nobody disrupts it; `name` is a Node's or an in-flight NodeClaim's."""
+    def nominate(self, name: str, until: datetime, expected: Iterable[str] = ()) -> None:
+        """Note that pods are expected on a node, so that nobody disrupts it; `name` is a Node's or an in-flight NodeClaim's.
+
+        Where all of `expected` are pods that wait, by key, it ends as soon as each of them is bound, here or elsewhere, or gone.
+        """
         identity = self._identity_of(name)
-        if identity:
-            self._nominated[identity] = until
+        if not identity:
+            return
+        before = self._nominated.get(identity)
+        is_timed = before is not None and identity not in self._awaited and before > self._clock.now()
+        self._nominated[identity] = until
+        self._stale.add(identity)
+        for key in self._awaited.pop(identity, ()):
+            self._awaited_by.pop(key, None)
+        keys = set(expected)
+        if keys and not is_timed and keys <= self._pending.keys():
+            self._awaited[identity] = keys
+            self._awaited_by |= dict.fromkeys(keys, identity)
+
+    def _waits_no_more(self, key: str) -> None:
+        """A pod has left the queue; the node that it was expected on may have nobody else to wait for."""
+        self._sorted_pods = None
+        identity = self._awaited_by.pop(key, None)
+        awaited = self._awaited.get(identity) if identity is not None else None
+        if identity is None or awaited is None:
+            return
+        awaited.discard(key)
+        if not awaited:
+            del self._awaited[identity]
+            self._nominated.pop(identity, None)
             self._stale.add(identity)
 
     def _identity_of(self, name: str) -> str:
@@ -322,14 +351,14 @@ class Mirror:
             gone = old if old is not None else new
             assert gone is not None
             if self._pending.pop(gone.key, None) is not None:
-                self._sorted_pods = None
+                self._waits_no_more(gone.key)
             return
         if not new.spec.node_name:
             self._pending[new.key] = new
             self._sorted_pods = None
             return
         if self._pending.pop(new.key, None) is not None:
-            self._sorted_pods = None
+            self._waits_no_more(new.key)
         self._bound.setdefault(new.spec.node_name, {})[new.key] = new
         self._touch_node(new.spec.node_name)
 
@@ -390,6 +419,8 @@ class Mirror:
             if built is None:
                 self._states.pop(identity, None)
                 self._nominated.pop(identity, None)
+                for key in self._awaited.pop(identity, ()):
+                    self._awaited_by.pop(key, None)
                 if identity not in self._claim_of and identity not in self._nodes_of:
                     self._marked.discard(identity)
             else:

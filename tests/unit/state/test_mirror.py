@@ -190,3 +190,54 @@ def test_pods_wait_in_order_and_leave_the_queue_when_they_are_bound_or_done():
     tell(lived, pod("a", on="n-9"), 2)
     tell(lived, pod("b", on="", phase="Failed"), 2)
     assert [p.name for p in lived.snapshot(T0).pods] == ["c"]
+
+
+def waiting(name: str) -> Pod:
+    return labelled(pod(name, on="", phase="Pending"), uid=name)
+
+
+def bound_to(waits: Pod, where: str) -> Pod:
+    return msgspec.structs.replace(waits, spec=msgspec.structs.replace(waits.spec, node_name=where))
+
+
+def nominated(of: Mirror) -> bool:
+    (known,) = of.snapshot(T0).nodes
+    return known.nominated_until is not None
+
+
+def in_a_loop(body) -> None:
+    """The mirror asks its clock, which asks the loop."""
+
+    async def main() -> None:
+        body(mirror())
+
+    asyncio.run(main())
+
+
+def test_a_nomination_ends_when_the_last_pod_it_was_made_for_is_bound_or_gone():
+    def body(of: Mirror) -> None:
+        tell(of, node("n"))
+        for name in ("a", "b"):
+            tell(of, waiting(name))
+        of.nominate("n", at(20), [waiting("a").key, waiting("b").key])
+        assert nominated(of)
+        tell(of, bound_to(waiting("a"), "n"), version=2)
+        assert nominated(of), "one is still to come"
+        untell(of, waiting("b"))
+        assert not nominated(of)
+
+    in_a_loop(body)
+
+
+def test_a_nomination_that_others_need_as_well_keeps_its_time():
+    def body(of: Mirror) -> None:
+        tell(of, node("n"))
+        tell(of, waiting("a"))
+        of.nominate("n", at(20))
+        of.nominate("n", at(20), [waiting("a").key])
+        tell(of, bound_to(waiting("a"), "n"), version=2)
+        assert nominated(of)
+        of.nominate("n", at(30), ["default/of-a-node-that-goes"])
+        assert nominated(of), "pods that do not wait yet cannot be seen to arrive"
+
+    in_a_loop(body)

@@ -16,6 +16,7 @@ class OpenClaim:
     """A node being planned: its state, the rows that still hold everything on it, and what is on it."""
 
     __slots__ = (
+        "doubts",
         "held",
         "index",
         "min_values_relaxed",
@@ -43,6 +44,8 @@ class OpenClaim:
         self.held: frozenset[str] = frozenset()
         """Capacity reservations that it may be launched from; one of them has a machine for it. See `reservations`."""
         self.min_values_relaxed = False
+        self.doubts: list[tuple[Group, str, int]] = []
+        """(group, domain, pods) of those uncounted that stand in a domain already."""
         self.uncounted: list[tuple[Group, int]] = []
         """(group, pods) that will count once the claim has one value of the group's key."""
 

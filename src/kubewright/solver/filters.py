@@ -24,6 +24,22 @@ def count_late(claim: OpenClaim, state: State) -> None:
     claim.uncounted = still
 
 
+def note_doubts(claim: OpenClaim, state: State) -> None:
+    """Tell groups of pods that do not count only because the claim's other labels are open: they may once these are settled."""
+    if not claim.uncounted and not claim.doubts:
+        return
+    for group, domain, pods in claim.doubts:
+        group.doubted[domain] -= pods
+        if not group.doubted[domain]:
+            del group.doubted[domain]
+    claim.doubts = []
+    for group, pods in claim.uncounted:
+        where = state.single(group.term.key)
+        if where is not None and claim_may_pass(group, state):
+            claim.doubts.append((group, where, pods))
+            group.doubted[where] = group.doubted.get(where, 0) + pods
+
+
 def would_count(claim: OpenClaim, state: State) -> dict[int, int]:
     """Pods that were put on the claim before, and that would begin to count in this state: index of the group → how many."""
     found: dict[int, int] = {}

@@ -11,7 +11,7 @@ from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.solver.claims import OpenClaim
 from kubewright.solver.classes import PodClass
 from kubewright.solver.committed import Committed
-from kubewright.solver.filters import claim_may_pass, claim_passes, count_late
+from kubewright.solver.filters import claim_may_pass, claim_passes, count_late, note_doubts
 from kubewright.solver.nodes import NodeTable
 from kubewright.solver.progress import Progress, keys_of
 from kubewright.solver.reporter import Reporter
@@ -149,6 +149,7 @@ class Seats:
                     claim.uncounted.append((group, pods))
             else:
                 group.counts[domain] = group.counts.get(domain, 0) + pods
+        note_doubts(claim, state)
         if self.reporter is not None:
             self.reporter.placed(keys_of(progress, pods), claim.name, before.bit_count(), rows.bit_count())
 
@@ -173,6 +174,7 @@ class Seats:
                     continue
                 best = min(pins, key=lambda p: (sum(g.counts.get(p.value, 0) for g, _ in groups), p.price, p.value))
                 count_late(claim, best.state)
+                note_doubts(claim, best.state)
                 for values_of, present in self.present.items():
                     if (value := best.state.single(values_of)) is not None:
                         present.add(value)

@@ -49,6 +49,7 @@ class Group:
         "claims",
         "counts",
         "daemon_rows",
+        "doubted",
         "elsewhere",
         "followers",
         "index",
@@ -72,6 +73,8 @@ class Group:
         self.claims = Levels()
         self.elsewhere = 0
         """Pods on hosts where nothing can be put."""
+        self.doubted: dict[str, int] = {}
+        """By value, pods on claims that stand there and may or may not come to pass the node filter."""
         self.lenient = False
         self.leaned = False
         """Whether a domain was not counted because no node stands there yet."""
@@ -176,6 +179,9 @@ def _balanced(rule: Rule) -> dict[str, int]:
     if not known:
         return {}
     most = _most(rule, known)
+    doubted = rule.group.doubted
+    if doubted:
+        return {d: n for d, n in known.items() if n + doubted.get(d, 0) <= most}
     return {d: n for d, n in known.items() if n <= most}
 
 

@@ -76,6 +76,9 @@ def _orders(puts: list[Put], cluster: Cluster) -> Iterator[list[Put]]:
     yield sorted(puts, key=lambda p: (followed[key_of(p[0])], not spread[key_of(p[0])]))
     if not any(followed.values()) and not any(spread.values()):
         return
+    # Who may stand on few nodes alone is judged by these alone, and can wait until the others are even.
+    reach = {key_of(p): sum(on_own_nodes(p, place) for place in cluster.places) for p, _ in puts}
+    yield sorted(puts, key=lambda p: (followed[key_of(p[0])], not spread[key_of(p[0])], -reach[key_of(p[0])]))
     yield puts
     yield sorted(puts, key=lambda p: (followed[key_of(p[0])], spread[key_of(p[0])]))
     yield sorted(puts, key=lambda p: (not followed[key_of(p[0])], not spread[key_of(p[0])]))

@@ -14,9 +14,10 @@ from kubewright.api.core import Node
 from kubewright.api.karpenter import NodeClaim
 from kubewright.cloud.aws import api, collection, instances, status, tags
 from kubewright.cloud.aws.observed import Observed
+from kubewright.cloud.aws.settings import read
 from kubewright.cloud.aws.shift import ZonalShift, active
 from kubewright.cloud.aws.status import InstanceStatuses
-from kubewright.errors import NotFound
+from kubewright.errors import ConfigError, NotFound
 from kubewright.kube.client import MergePatch
 from kubewright.metrics import Registry
 from kubewright.sim.ec2 import Faults
@@ -374,3 +375,59 @@ def test_pods_per_core_caps_density_and_the_family_that_ignores_it_says_so():
         assert node.capacity["pods"] == "128", "and that is what the kubelet is told"
 
     story(tell, kubelet={"podsPerCore": 2})
+
+
+# --- what is offered, as metrics; flags ---------------------------------------------------------------------------------
+
+
+def test_offerings_are_gauges_and_those_that_are_gone_go():
+    async def tell(world: World):
+        registry = Registry()
+        world.provider.measure(registry)
+        world.ec2.account.reserve("m5.xlarge", "us-west-2b", 1, tags={"team": "ml"})
+        await world.provider.reconcile_node_class("default")
+        world.provider._unavailable.mark("on-demand", "m5.xlarge", "us-west-2a", "test", world.clock.now())
+        (part,) = [p for p in world.provider.background() if p.name == "cloudprovider.metrics"]
+        task = asyncio.create_task(part.run())
+        await asyncio.sleep(61)
+        offering = "karpenter_cloudprovider_instance_type_offering"
+        out = {"instance_type": "m5.xlarge", "capacity_type": "on-demand", "zone": "us-west-2a"}
+        there = {**out, "zone": "us-west-2b"}
+        assert registry.value(f"{offering}_available", **out) == 0
+        assert registry.value(f"{offering}_available", **there) == 1
+        assert registry.value(f"{offering}_price_estimate", **there) == 0.192
+        reserved = {**there, "capacity_type": "reserved"}
+        assert registry.value(f"{offering}_available", **reserved) == 1
+        none = {**reserved, "instance_type": "m5.large"}
+        assert (registry.value(f"{offering}_available", **none), registry.value(f"{offering}_price_estimate", **none)) == (0, 0)
+        assert registry.value("karpenter_cloudprovider_instance_type_cpu_cores", instance_type="m5.xlarge") == 4
+        memory = registry.value("karpenter_cloudprovider_instance_type_memory_bytes", instance_type="m5.xlarge")
+        assert 0.9 < memory / (16 * 2**30) < 1
+        world.ec2.account.reservations.clear()
+        await world.provider.reconcile_node_class("default")
+        await asyncio.sleep(300)
+        assert registry.value(f"{offering}_available", **reserved) is None
+        assert registry.value(f"{offering}_available", **out) == 1
+        task.cancel()
+
+    story(tell, capacityReservationSelectorTerms=[{"tags": {"team": "ml"}}])
+
+
+def test_flags_of_the_provider():
+    found = read(
+        {
+            "enable-zonal-shift": "true",
+            "zonal-shift-evacuation": "3",
+            "replace-on-rebalance": "true",
+            "disable-dry-run": "true",
+            "aws-feature-gates": "NodeClassCEL=false",
+        },
+        "us-west-2",
+    )
+    assert (found.zonal_shift, found.evacuate_shifted, found.rebalance, found.dry_run) == (True, 3, True, False)
+    plain = read({}, "us-west-2")
+    assert (plain.zonal_shift, plain.evacuate_shifted, plain.rebalance, plain.dry_run) == (False, 0, False, True)
+    with pytest.raises(ConfigError, match="NodeClassCEL"):
+        read({"aws-feature-gates": "NodeClassCEL=true"}, "us-west-2")
+    with pytest.raises(ConfigError, match="--zonal-shift-evacuation: found 'all', write a whole number"):
+        read({"zonal-shift-evacuation": "all"}, "us-west-2")

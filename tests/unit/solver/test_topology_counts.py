@@ -66,6 +66,20 @@ def test_pods_that_begin_to_count_on_a_claim_are_counted_before_another_joins_th
     assert [len(c.pods) for c in plan.claims] == [1, 1]
 
 
+def test_pods_whose_node_may_come_to_count_are_reckoned_with() -> None:
+    """The first's node will be labelled big, the least value that is open: then the second would lean too far beside it."""
+    rule = spread(names.ZONE, min_domains=2)
+    term = NodeSelectorTerm(match_expressions=(SelectorRequirement(key="size", operator="In", values=("big",)),))
+    bound = Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
+    wanted = [
+        pod("first", memory="2Gi", topology_spread_constraints=(rule,)),
+        pod("second", topology_spread_constraints=(rule,), affinity=bound),
+    ]
+    plan = solve(ask(wanted, [node_pool(requirements=(needs("size", "big", "small"),))]))
+    assert not plan.unplaced
+    assert len({min(c.requirements[names.ZONE].values) for c in plan.claims}) == 2
+
+
 def test_what_is_for_sale_in_one_zone_alone_counts_there_at_once() -> None:
     only_b = (instance_type("b4", 4, 8, 0.2, zones=("b",)),)
     free = [pod(f"free{i}", cpu="2") for i in range(2)]

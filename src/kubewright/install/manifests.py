@@ -4,6 +4,7 @@ What Helm would make of the chart `charts/kubewright` lies beside this module, r
 names below in the places of what people choose. Nothing of it is written twice: a test renders the chart again and compares.
 """
 
+import functools
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any
@@ -24,8 +25,9 @@ class PlainDumper(yaml.SafeDumper):
         return True
 
 
+@functools.cache
 def rendered(cloud: str) -> list[dict[str, Any]]:
-    """The objects for one of `CLOUDS`, still with the stand-ins."""
+    """The objects for one of `CLOUDS`, still with the stand-ins. Shared; do not change."""
     text = resources.files("kubewright.install").joinpath("manifests", f"{cloud}.yaml").read_text(encoding="utf-8")
     return list(yaml.safe_load_all(text))
 

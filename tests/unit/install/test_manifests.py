@@ -3,7 +3,7 @@
 import pytest
 import yaml
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubewright.cli.main import cli
@@ -14,6 +14,7 @@ from kubewright.operator import options
 NAMES = st.from_regex(r"\A[a-z]([a-z0-9-]{0,20}[a-z0-9])?\Z")
 
 
+@settings(deadline=None, max_examples=20)
 @given(namespace=NAMES, cluster=NAMES, image=NAMES, cloud=st.sampled_from(["aws", "kwok"]))
 def test_no_stand_in_is_left_and_every_choice_arrives(namespace, cluster, image, cloud):
     text = manifests.show(manifests.manifests(namespace=namespace, cluster_name=cluster, image=image, cloud=cloud))

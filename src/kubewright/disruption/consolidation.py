@@ -19,9 +19,9 @@ from kubewright.disruption.confirm import Confirmed, confirmed
 from kubewright.disruption.consolidatable import quiet_since
 from kubewright.disruption.guarded import Guards
 from kubewright.disruption.memory import Memory
-from kubewright.disruption.offers import narrowed
+from kubewright.disruption.offers import Going, Shop
 from kubewright.disruption.reasons import Class, Reason
-from kubewright.disruption.search import Search, unbalanced
+from kubewright.disruption.search import MOST_TOGETHER, Group, Search, unbalanced
 from kubewright.disruption.simulation import Move, Simulation
 from kubewright.disruption.stays import Because, Stay
 from kubewright.disruption.surge import Surge
@@ -37,6 +37,7 @@ TRIES = 4
 """How often the exact scheduler is asked about what is left of a proposal."""
 ROUNDS = 8
 WHEN_EMPTY = "WhenEmpty"
+_CENT = 1e-9
 
 
 class Consolidated(msgspec.Struct, frozen=True):
@@ -107,6 +108,10 @@ def find(
     return Consolidated(tuple(look.commands), stays, len(chosen), look.unreached, look.soon, look.steps)
 
 
+Answer = tuple[Confirmed, tuple[PlannedClaim, ...]]
+"""A group as the scheduler sees it, and what is to be bought for it."""
+
+
 class _Look:
     """One look: rounds of search and confirmation, each on the cluster as the one before would leave it."""
 
@@ -118,7 +123,7 @@ class _Look:
         settings: DisruptionSettings,
         memory: Memory,
     ) -> None:
-        self._simulation = simulation
+        self._first = self._simulation = simulation
         self._settings = settings
         self._starved = frozenset(memory.unreached)
         # What the background put on them moves with them, buffers' pods for example.
@@ -127,6 +132,7 @@ class _Look:
         self._left = left
         self._guards = Guards(simulation.snapshot, chosen)
         self._worth = simulation.worth(settings)
+        self._shop = Shop(simulation.snapshot.pools, simulation.settings)
         self._surge = Surge(simulation.snapshot, memory.queued, settings.surge)
         self.commands: list[Command] = []
         self.stays: dict[str, Stay] = {}
@@ -135,6 +141,10 @@ class _Look:
         self.steps = 0
 
     def run(self) -> None:
+        self._rounds()
+        self._together()
+
+    def _rounds(self) -> None:
         for _ in range(ROUNDS):
             done = self._round()
             if not done or self.unreached:
@@ -177,7 +187,7 @@ class _Look:
             answers = confirmed(self._simulation, groups)
             self.steps += board.cost
             weighed = [(a, self._weighed(a)) for a in answers]
-            failed = {id(a.group): found for a, found in weighed if isinstance(found, Stay)}
+            failed = {id(g): found for a, found in weighed if isinstance(found, Stay) for g in a.parts}
             if not failed:
                 return self._carried_out([(a, found) for a, found in weighed if not isinstance(found, Stay)])
             for group in groups:
@@ -187,6 +197,23 @@ class _Look:
                         self._guards.give(one)
             groups = [g for g in groups if id(g) not in failed]
         return []
+
+    def _together(self) -> None:
+        """If few nodes buy several machines, perhaps in several rounds, see whether all their pods as one need less."""
+        buying = [c for c in self.commands if c.replacements]
+        going = tuple(one for c in buying for one in c.candidates)
+        if len(buying) < 2 or len(going) > MOST_TOGETHER:
+            return
+        plain = [Group((one,)) for c in self.commands if not c.replacements for one in c.candidates]
+        self._simulation, self._worth = self._first, self._first.worth(self._settings)
+        *others, as_one = confirmed(self._simulation, [*plain, Group(going)])
+        bought = self._weighed(as_one)
+        before = sum(r.usd_per_hour for c in buying for r in c.replacements)
+        if isinstance(bought, Stay) or as_one.group.going != going or any(a.unplaced for a in others):
+            return
+        if sum(b.usd_per_hour for b in bought) < before - _CENT:
+            self.commands = [self._command([one for a in others for one in a.group.going], (), others)] if others else []
+            self.commands.append(self._command(going, bought, [as_one]))
 
     def _order(self, one: Candidate) -> tuple[bool, float, float, str]:
         """Those whom a former search did not reach, then by what they cost per disturbance; older ones first among equals."""
@@ -202,12 +229,12 @@ class _Look:
         if waits:
             listed = " ".join(waits)
             return Stay(Because.WAITING, f"its pods would go to nodes that are not ready yet ({listed})", {"nodes": listed})
-        bought = offered(answer.claims, answer.group.going, self._simulation, self._worth)
+        bought = offered(answer.claims, answer.group.going, self._shop, self._worth)
         if isinstance(bought, Stay):
             return bought
         return not_worth(answer.group.going, bought, self._worth) or bought
 
-    def _carried_out(self, answers: Sequence[tuple[Confirmed, tuple[PlannedClaim, ...]]]) -> list[Command]:
+    def _carried_out(self, answers: Sequence[Answer]) -> list[Command]:
         found: list[Command] = []
         plain = [a for a, bought in answers if not bought]
         if plain:
@@ -254,17 +281,16 @@ class _Look:
 
 
 def offered(
-    bought: Sequence[PlannedClaim], going: Sequence[Candidate], simulation: Simulation, worth: Worth
+    bought: Sequence[PlannedClaim], going: Sequence[Candidate], shop: Shop, worth: Worth
 ) -> tuple[PlannedClaim, ...] | Stay:
     """The claims with those types only with which the move is worth it wherever they are launched."""
-    source = sum(c.usd_per_hour for c in going)
-    affordable = source - worth.needed(going)
+    affordable = sum(c.usd_per_hour for c in going) - worth.needed(going)
     planned = sum(b.usd_per_hour for b in bought)
-    pools = {p.node_pool.name: p for p in simulation.snapshot.pools}
+    gone = Going(going)
     found: list[PlannedClaim] = []
     for claim in bought:
         most = affordable * claim.usd_per_hour / planned if planned > 0 else affordable / len(bought)
-        one = narrowed(claim, pools[claim.node_pool], most, going, simulation.settings)
+        one = shop.narrowed(claim, most, gone)
         if isinstance(one, Stay):
             return one
         found.append(one)

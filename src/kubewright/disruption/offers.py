@@ -16,6 +16,7 @@ from kubewright.disruption.candidates import Candidate
 from kubewright.disruption.search import SPOT_TO_SPOT, dearer
 from kubewright.disruption.stays import Because, Stay
 from kubewright.scheduling.requirement import Requirement
+from kubewright.scheduling.requirements import Requirements
 from kubewright.solver.problem import PlannedClaim, Pool, SolverSettings
 
 SPOT_FLEXIBILITY = 15
@@ -24,120 +25,155 @@ _ROUNDING = 1e-12
 ORDER = (names.RESERVED, names.SPOT, names.ON_DEMAND)
 
 
-def narrowed(
-    claim: PlannedClaim, pool: Pool, most_usd: float, going: Sequence[Candidate], settings: SolverSettings
-) -> PlannedClaim | Stay:
-    """The claim with those types only that cost at most `most_usd` (per hour) wherever launched, or why none is left."""
-    offers, kinds = _offers(claim, pool, settings)
-    most_usd += _ROUNDING
-    best = min(((o.price, o.capacity_type) for some in offers.values() for o in some), default=None)
-    if best is None:
-        return Stay(Because.NOT_CHEAPER, "Can't replace with a cheaper node: nothing that suits its pods is for sale")
-    sold = {o.capacity_type for some in offers.values() for o in some}
-    capacity_type = best[1] if best[1] != names.ON_DEMAND else next(c for c in ORDER if c in sold)
-    all_spot = all(one.capacity_type == names.SPOT for one in going)
-    spot_to_spot = all_spot and capacity_type == names.SPOT
-    if spot_to_spot and not settings.feature_gates.spot_to_spot_consolidation:
-        return SPOT_TO_SPOT
-    offers = {name: [o for o in some if o.capacity_type == capacity_type] for name, some in offers.items()}
-    zones: frozenset[str] | None = None
-    there = {(c.instance_type, c.zone, c.capacity_type) for c in going}
-    kept = _cheaper(offers, most_usd, there, zones)
-    if not kept:
-        cheap = {o.zone for some in offers.values() for o in some if o.price < most_usd}
-        for zone in sorted(cheap, key=lambda z: (min(o.price for some in offers.values() for o in some if o.zone == z), z)):
-            kept = _cheaper(offers, most_usd, there, frozenset((zone,)))
-            if kept:
-                zones = frozenset((zone,))
-                break
-    if not kept:
-        return dearer(going[0], min((o.price for some in offers.values() for o in some), default=None))
-    kept.sort()
-    if spot_to_spot and len(going) == 1:
-        if len(kept) < SPOT_FLEXIBILITY:
-            text = (
-                f"SpotToSpotConsolidation requires {SPOT_FLEXIBILITY} cheaper instance type options than the current candidate to"
-                f" consolidate, got {len(kept)}"
-            )
-            return Stay(Because.FLEXIBILITY, text, {"types": str(len(kept)), "needed": str(SPOT_FLEXIBILITY)})
-        kept = _flexible(kept, claim, kinds)
-    unmet = _unmet(claim, [kinds[name] for _, name in kept])
-    if unmet:
-        return Stay(
-            Because.MIN_VALUES, f"Can't replace with a cheaper node: minValues of {unmet} would not be met", {"key": unmet}
-        )
-    chosen = tuple(name for _, name in kept)
-    requirements = {
-        **claim.requirements,
-        names.INSTANCE_TYPE: _with_min(claim, names.INSTANCE_TYPE, frozenset(chosen)),
-        names.CAPACITY_TYPE: _with_min(claim, names.CAPACITY_TYPE, frozenset((capacity_type,))),
-    }
-    if zones is not None:
-        requirements[names.ZONE] = _with_min(claim, names.ZONE, zones)
-    ordered = {key: requirements[key] for key in sorted(requirements)}
-    return replace(claim, requirements=ordered, instance_types=chosen, usd_per_hour=kept[0][0])
+class Going:
+    """What matters of nodes that go to what is bought for them."""
+
+    def __init__(self, going: Sequence[Candidate]) -> None:
+        self.first = going[0]
+        self.count = len(going)
+        self.places: dict[str, set[tuple[str, str]]] = {}
+        """Capacity type → (instance type, zone)."""
+        for one in going:
+            self.places.setdefault(one.capacity_type, set()).add((one.instance_type, one.zone))
+        self.all_spot = self.places.keys() == {names.SPOT}
 
 
-Place = tuple[str, str, str]
-"""Instance type, zone, capacity type."""
+class Goods(NamedTuple):
+    """One type of one capacity type, with the zones it is sold in."""
+
+    least_usd: float
+    name: str
+    most_usd: float
+    zones: tuple[tuple[str, float], ...]
 
 
-class Offer(NamedTuple):
-    price: float
-    zone: str
-    capacity_type: str
+class Shop:
+    """What pools sell in a snapshot. Claims that ask alike share the answer."""
+
+    def __init__(self, pools: Sequence[Pool], settings: SolverSettings) -> None:
+        self._settings = settings
+        self._pools = {p.node_pool.name: p for p in pools}
+        self._known: dict[tuple[object, ...], dict[str, list[Goods]]] = {}
+        self._kinds: dict[str, dict[str, InstanceType]] = {}
+
+    def narrowed(self, claim: PlannedClaim, most_usd: float, going: Going) -> PlannedClaim | Stay:
+        """The claim with those types only that cost at most `most_usd` (per hour) wherever launched, or why none is left."""
+        most_usd += _ROUNDING
+        listed = frozenset(claim.instance_types)
+        shelves = {kind: [g for g in goods if g.name in listed] for kind, goods in self._goods(claim).items()}
+        sold = {kind: goods[0].least_usd for kind, goods in shelves.items() if goods}
+        if not sold:
+            return Stay(Because.NOT_CHEAPER, "Can't replace with a cheaper node: nothing that suits its pods is for sale")
+        cheapest = min(sold, key=lambda kind: (sold[kind], kind))
+        capacity_type = cheapest if cheapest != names.ON_DEMAND else next(c for c in ORDER if c in sold)
+        spot_to_spot = capacity_type == names.SPOT and going.all_spot
+        if spot_to_spot and not self._settings.feature_gates.spot_to_spot_consolidation:
+            return SPOT_TO_SPOT
+        goods = shelves[capacity_type]
+        there: Collection[tuple[str, str]] = going.places.get(capacity_type, ())
+        kept, zone = _cheap(goods, most_usd, there), ""
+        if not kept:
+            kept, zone = _cheap_somewhere(goods, most_usd, there)
+        if not kept:
+            return dearer(going.first, goods[0].least_usd)
+        if spot_to_spot and going.count == 1:
+            if len(kept) < SPOT_FLEXIBILITY:
+                return inflexible(len(kept))
+            kept = self._flexible(kept, claim)
+        unmet = self._unmet(claim, kept)
+        if unmet:
+            text = f"Can't replace with a cheaper node: minValues of {unmet} would not be met"
+            return Stay(Because.MIN_VALUES, text, {"key": unmet})
+        chosen = tuple(name for _, name in kept)
+        requirements = {
+            **claim.requirements,
+            names.INSTANCE_TYPE: _with_min(claim, names.INSTANCE_TYPE, frozenset(chosen)),
+            names.CAPACITY_TYPE: _with_min(claim, names.CAPACITY_TYPE, frozenset((capacity_type,))),
+        }
+        if zone:
+            requirements[names.ZONE] = _with_min(claim, names.ZONE, frozenset((zone,)))
+        ordered = {key: requirements[key] for key in sorted(requirements)}
+        return replace(claim, requirements=ordered, instance_types=chosen, usd_per_hour=kept[0][0])
+
+    def _goods(self, claim: PlannedClaim) -> dict[str, list[Goods]]:
+        """By capacity type, cheapest first: all that suits what the claim asks beside its own list of types."""
+        asked = {key: one for key, one in claim.requirements.items() if key != names.INSTANCE_TYPE}
+        identity = (claim.node_pool, *(asked[key].identity for key in sorted(asked)))
+        found = self._known.get(identity)
+        if found is None:
+            found = self._known[identity] = self._sold(self._pools[claim.node_pool], asked)
+        return found
+
+    def _sold(self, pool: Pool, asked: Requirements) -> dict[str, list[Goods]]:
+        columns = table(pool.instance_types, names.WELL_KNOWN | self._settings.well_known_labels)
+        prices: dict[tuple[str, str], dict[str, float]] = {}
+        for index in columns.open_kinds(asked):
+            kind = columns.kinds[index]
+            zone, capacity_type = kind.requirements[names.ZONE].any(), kind.requirements[names.CAPACITY_TYPE].any()
+            for row, usd in kind.prices.items():
+                zones = prices.setdefault((capacity_type, columns.rows[row].type.name), {})
+                zones[zone] = max(usd, zones.get(zone, usd))
+        found: dict[str, list[Goods]] = {}
+        for (capacity_type, name), zones in prices.items():
+            goods = Goods(min(zones.values()), name, max(zones.values()), tuple(sorted(zones.items())))
+            found.setdefault(capacity_type, []).append(goods)
+        return {capacity_type: sorted(goods) for capacity_type, goods in found.items()}
+
+    def _flexible(self, kept: list[tuple[float, str]], claim: PlannedClaim) -> list[tuple[float, str]]:
+        """The cheapest 15, or as many as minValues need."""
+        count = SPOT_FLEXIBILITY
+        while count < len(kept) and self._unmet(claim, kept[:count]):
+            count += 1
+        return kept[:count]
+
+    def _unmet(self, claim: PlannedClaim, kept: Sequence[tuple[float, str]]) -> str:
+        """A key whose minValues these types do not offer, "" if there is none; relaxing them is not for consolidation."""
+        wanted = {key: one for key, one in sorted(claim.requirements.items()) if one.min_values is not None}
+        if not wanted:
+            return ""
+        pool = self._pools[claim.node_pool]
+        known = self._kinds.setdefault(claim.node_pool, {t.name: t for t in pool.instance_types})
+        for key, one in wanted.items():
+            if key == names.INSTANCE_TYPE:
+                values = {name for _, name in kept}
+            else:
+                own = (known[name].requirements.get(key) for _, name in kept)
+                values = {v for r in own if r is not None for v in r.values if one.has(v)}
+            if len(values) < (one.min_values or 0):
+                return key
+        return ""
 
 
-def _offers(claim: PlannedClaim, pool: Pool, settings: SolverSettings) -> tuple[dict[str, list[Offer]], dict[str, InstanceType]]:
-    """What is for sale of each of the claim's types, and the types."""
-    columns = table(pool.instance_types, names.WELL_KNOWN | settings.well_known_labels)
-    listed = frozenset(claim.instance_types)
-    offers: dict[str, list[Offer]] = {}
-    kinds: dict[str, InstanceType] = {}
-    # The claim's own list of types has been applied; whether an offering suits is asked of zone, capacity type and reservation.
-    asked = {key: one for key, one in claim.requirements.items() if key != names.INSTANCE_TYPE}
-    sold = [columns.kinds[index] for index in columns.open_kinds(asked)]
-    places = [(k, k.requirements[names.ZONE].any(), k.requirements[names.CAPACITY_TYPE].any()) for k in sold]
-    for at, row in enumerate(columns.rows):
-        name = row.type.name
-        if name in listed:
-            kinds[name] = row.type
-            mine = offers.setdefault(name, [])
-            mine += [Offer(k.prices[at], zone, kind) for k, zone, kind in places if at in k.prices]
-    return offers, kinds
+def inflexible(count: int) -> Stay:
+    text = (
+        f"SpotToSpotConsolidation requires {SPOT_FLEXIBILITY} cheaper instance type options than the current candidate to"
+        f" consolidate, got {count}"
+    )
+    return Stay(Because.FLEXIBILITY, text, {"types": str(count), "needed": str(SPOT_FLEXIBILITY)})
 
 
-def _cheaper(
-    offers: dict[str, list[Offer]], most_usd: float, there: Collection[Place], zones: frozenset[str] | None
-) -> list[tuple[float, str]]:
-    """(USD per hour of the cheapest offering, type) of the types all of whose offerings in `zones` are cheap, and not `there`."""
-    found = []
-    for name, some in offers.items():
-        mine = [o for o in some if zones is None or o.zone in zones]
-        if mine and all(o.price < most_usd and (name, o.zone, o.capacity_type) not in there for o in mine):
-            found.append((min(o.price for o in mine), name))
-    return found
+def _cheap(goods: Sequence[Goods], most_usd: float, there: Collection[tuple[str, str]]) -> list[tuple[float, str]]:
+    """(USD per hour of the cheapest offering, type) of the types that are cheap in every zone, and in none of them `there`."""
+    return [
+        (g.least_usd, g.name)
+        for g in goods
+        if g.most_usd < most_usd and not (there and any((g.name, zone) in there for zone, _ in g.zones))
+    ]
 
 
-def _flexible(kept: list[tuple[float, str]], claim: PlannedClaim, kinds: dict[str, InstanceType]) -> list[tuple[float, str]]:
-    """The cheapest 15, or as many as minValues need."""
-    count = SPOT_FLEXIBILITY
-    while count < len(kept) and _unmet(claim, [kinds[name] for _, name in kept[:count]]):
-        count += 1
-    return kept[:count]
-
-
-def _unmet(claim: PlannedClaim, kinds: Sequence[InstanceType]) -> str:
-    """A key whose minValues these types do not offer; relaxing them is not for consolidation."""
-    for key, wanted in sorted(claim.requirements.items()):
-        if wanted.min_values is None:
-            continue
-        values = {v for t in kinds if (own := t.requirements.get(key)) is not None for v in own.values if wanted.has(v)}
-        if key == names.INSTANCE_TYPE:
-            values = {t.name for t in kinds}
-        if len(values) < wanted.min_values:
-            return key
-    return ""
+def _cheap_somewhere(
+    goods: Sequence[Goods], most_usd: float, there: Collection[tuple[str, str]]
+) -> tuple[list[tuple[float, str]], str]:
+    """The same in the one zone that has the cheapest of them, and which that is."""
+    by_zone: dict[str, list[tuple[float, str]]] = {}
+    for one in goods:
+        for zone, usd in one.zones:
+            if usd < most_usd and (one.name, zone) not in there:
+                by_zone.setdefault(zone, []).append((usd, one.name))
+    if not by_zone:
+        return [], ""
+    best = min(by_zone, key=lambda zone: (min(by_zone[zone]), zone))
+    return sorted(by_zone[best]), best
 
 
 def _with_min(claim: PlannedClaim, key: str, values: frozenset[str]) -> Requirement:

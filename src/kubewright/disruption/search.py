@@ -25,6 +25,8 @@ OPEN = 8
 """Machines to be bought, the last ones, that are offered to those whose pods fit nowhere else."""
 MISSES = 6
 """Nodes in a row that did not fit, after which a group is as large as it gets."""
+MOST_TOGETHER = 16
+"""Nodes that one command may have if something is bought for it: it waits for all, and is taken back as a whole."""
 MOST_SOON = 100
 """Nodes that are told to be next in line."""
 _CENT = 1e-9
@@ -107,11 +109,25 @@ class Search:
                 gain = self._waste(one)
                 if self._may_gain(one, gain):
                     heapq.heappush(waiting, (self._key(one, gain), True, one))
+        self._second_chance()
         groups = self._groups.joined()
         soon = self._next_in_line() if self._steering else ()
         going = {c.name for group in groups for c in group.going}
         stays = {name: stay for name, stay in self._stays.items() if name not in going}
         return Proposal(groups, stays, tuple(late), soon, self._board.steps)
+
+    def _second_chance(self) -> None:
+        """Those who stay are asked once more, now that machines are to be bought which may have room for their pods."""
+        if not self._bins:
+            return
+        for one in sorted(self._going, key=lambda c: self._key(c, c.usd_per_hour)):
+            if self._out_of_steps():
+                return
+            if one.provider_id not in self._gone and one.usd_per_hour > 0 and self._may_go(one):
+                mark = self._board.mark()
+                left = self._board.take_away(self._board.at[one.provider_id])
+                if not left or not self._joins(one, left):
+                    self._board.undo(mark)
 
     def _next_in_line(self) -> tuple[str, ...]:
         """Who of those that a budget holds back fits elsewhere when all before it are gone. Only said, never done."""
@@ -156,7 +172,10 @@ class Search:
         return self._board.steps >= self._steps
 
     def _may_go(self, one: Candidate) -> bool:
-        """Whether budgets of nodes and of pods leave room for one more."""
+        """Whether budgets of nodes and of pods leave room for one more, and its group stays small enough to be carried out."""
+        if self._groups.size_with(self._board.at[one.provider_id]) > MOST_TOGETHER:
+            self._stays[one.name] = Stay(Because.UNREACHED, "nodes whose pods come to it go first", {}, "")
+            return False
         if self._room.get(one.pool.name, 0) <= 0:
             self._stays[one.name] = self._budgets.stay(one.pool)
             if self._budgets.allowed.get(one.pool.name, 0) > 0:
@@ -314,6 +333,8 @@ class Groups:
     def __init__(self) -> None:
         self._made: list[tuple[tuple[Candidate, ...], float]] = []
         self._of: list[int] = []
+        self._size: list[int] = []
+        """Of a root, how many nodes its groups have."""
         self._on: dict[int, set[int]] = {}
 
     def add(
@@ -323,13 +344,22 @@ class Groups:
         number = len(self._made)
         self._made.append((tuple(going), usd))
         self._of.append(number)
+        self._size.append(len(going))
         together = {other for place in places for other in self._on.pop(place, ())} | ({joins} if joins is not None else set())
         for other in sorted(together):
             root, mine = self._root(other), self._root(number)
-            self._of[max(root, mine)] = min(root, mine)
+            if root != mine:
+                first, second = min(root, mine), max(root, mine)
+                self._of[second] = first
+                self._size[first] += self._size[second]
         for place in touched:
             self._on.setdefault(place, set()).add(number)
         return number
+
+    def size_with(self, place: int) -> int:
+        """How many nodes would go together if this place were taken away."""
+        roots = {self._root(other) for other in self._on.get(place, ())}
+        return 1 + sum(self._size[root] for root in sorted(roots))
 
     def joined(self) -> tuple[Group, ...]:
         """In the order in which they were begun."""

@@ -15,6 +15,7 @@ from kubewright.disruption.confirm import confirmed
 from kubewright.disruption.decisions import still
 from kubewright.disruption.drift import is_drifted
 from kubewright.disruption.memory import Memory
+from kubewright.disruption.offers import Shop
 from kubewright.disruption.reasons import Class, Reason
 from kubewright.disruption.search import Group
 from kubewright.disruption.simulation import Simulation
@@ -107,7 +108,7 @@ def _consolidated(
     if waits:
         return Rejected("scheduling", f"pods would go to nodes that are not ready yet ({' '.join(waits)})", names)
     worth = simulation.worth(settings.disruption)
-    bought = consolidation.offered(answer.claims, fresh, simulation, worth)
+    bought = consolidation.offered(answer.claims, fresh, Shop(simulation.snapshot.pools, simulation.settings), worth)
     if isinstance(bought, Stay):
         return Rejected("scheduling", bought.text, names)
     stay = consolidation.not_worth(fresh, bought, worth)

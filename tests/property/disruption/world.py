@@ -148,6 +148,7 @@ def clusters(draw: st.DrawFn, budget: str | None = None, allowed: int | None = N
     )
     placed: list[list[Pod]] = [[] for _ in spots]
     free = [TYPES[s.kind].capacity["cpu"] // 10**6 for s in spots]
+    most = [TYPES[s.kind].capacity["memory"] // 2**30 // 10**9 for s in spots]
     zones: dict[str, int] = dict.fromkeys(ZONES, 0)
     for i, (at, kind, cpu) in enumerate(
         draw(
@@ -158,7 +159,11 @@ def clusters(draw: st.DrawFn, budget: str | None = None, allowed: int | None = N
         )
     ):
         zone = spots[at].zone
-        if cpu > free[at] or (kind == "alone" and any(p.metadata.labels["app"] == kind for p in placed[at])):
+        if (
+            cpu > free[at]
+            or len(placed[at]) == most[at]
+            or (kind == "alone" and any(p.metadata.labels["app"] == kind for p in placed[at]))
+        ):
             continue
         if kind == "spread":
             if zones[zone] + 1 - min(zones.values()) > 2:
@@ -171,7 +176,7 @@ def clusters(draw: st.DrawFn, budget: str | None = None, allowed: int | None = N
         for i, (s, on) in enumerate(zip(spots, placed, strict=True))
     ]
     restless = draw(st.sets(st.integers(0, len(spots) - 1), max_size=2))
-    nodes = [_restless(n) if i in restless else n for i, n in enumerate(nodes)]
+    nodes = [settling(n) if i in restless else n for i, n in enumerate(nodes)]
     chosen = st.just(budget) if budget is not None else st.sampled_from(("0", "1", "2", "50%", "100%"))
     policies = st.sampled_from(("WhenEmptyOrUnderutilized", "Balanced", "WhenEmpty"))
     kinds = st.sampled_from((("on-demand",), ("spot",), ("on-demand", "spot")))
@@ -183,7 +188,7 @@ def clusters(draw: st.DrawFn, budget: str | None = None, allowed: int | None = N
 GATES = st.booleans().map(lambda on: replace(SETTINGS, feature_gates=FeatureGates(spot_to_spot_consolidation=on)))
 
 
-def _restless(known: StateNode) -> StateNode:
+def settling(known: StateNode) -> StateNode:
     assert known.claim is not None
     return replace(known, claim=claims.without_condition(known.claim, claims.CONSOLIDATABLE))
 

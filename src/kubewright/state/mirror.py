@@ -107,6 +107,8 @@ class Mirror:
         self._kinds = frozenset((k.group, k.kind) for k in provider.node_class_kinds)
         self._bound: dict[str, dict[str, Pod]] = {}
         """Node name → its pods that are not terminal, by key."""
+        self._ending: dict[str, dict[str, Pod]] = {}
+        """Node name → its finished pods that end and will have a successor (a StatefulSet's), by key."""
         self._pending: dict[str, Pod] = {}
         self._nodes_of: dict[str, dict[str, Node]] = {}
         """Identity → Nodes by name; more than one is an accident that the first by name wins."""
@@ -345,6 +347,7 @@ class Mirror:
     # --- what the watches tell it --------------------------------------------------------------------------------------
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self._note_ending(old, new)
         if old is not None and (new is None or new.spec.node_name != old.spec.node_name or pods.is_terminal(new)):
             self._take_off(old)
         if new is None or pods.is_terminal(new):
@@ -361,6 +364,14 @@ class Mirror:
             self._waits_no_more(new.key)
         self._bound.setdefault(new.spec.node_name, {})[new.key] = new
         self._touch_node(new.spec.node_name)
+
+    def _note_ending(self, old: Pod | None, new: Pod | None) -> None:
+        """A finished pod of a StatefulSet has a successor only once it is gone, and that needs a home. Source: scheduling 1.2."""
+        if old is not None and self._ending.get(old.spec.node_name, {}).pop(old.key, None) is not None:
+            self._touch_node(old.spec.node_name)
+        if new is not None and new.spec.node_name and pods.is_terminal(new) and pods.is_reschedulable(new):
+            self._ending.setdefault(new.spec.node_name, {})[new.key] = new
+            self._touch_node(new.spec.node_name)
 
     def _take_off(self, pod: Pod) -> None:
         on = self._bound.get(pod.spec.node_name)
@@ -440,6 +451,8 @@ class Mirror:
         virtual = self._virtual.get(identity, 0)
         known = StateNode(node, claim, on, False, self._nominated.get(identity), virtual)
         if identity in self._marked or state.is_going(known):
+            ending = self._ending.get(node.name, {}) if node is not None else {}
+            on = _by_key({**self._bound.get(node.name, {}), **ending}) if node is not None and ending else on
             return StateNode(node, claim, on, True, known.nominated_until, virtual)
         return known
 

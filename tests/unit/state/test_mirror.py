@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from kubewright.api import labels
 from kubewright.api.core import Node, Pod
 from kubewright.api.karpenter import NodeClaim
+from kubewright.api.meta import OwnerReference
 from kubewright.clock import Clock
 from kubewright.cloud.provider import NodeClassKind
 from kubewright.lifecycle import claims, state
 from kubewright.sim.loop import EPOCH
+from kubewright.solver.problem import SolverSettings
+from kubewright.solver.select import select
 from kubewright.state.mirror import ASSUMED_FOR, Mirror
 from tests.unit.lifecycle.builders import T0, at, claim, deleted, labelled, node, pod
 
@@ -164,6 +167,23 @@ def test_marks_and_nominations_show_and_can_be_taken_back():
     assert (one.marked_for_deletion, one.nominated_until) == (True, at(20))
     lived.unmark(["aws:///eu-west-1a/i-0001"])
     assert not lived.snapshot(T0).nodes[0].marked_for_deletion
+
+
+def test_a_finished_pod_of_a_stateful_set_that_ends_is_handed_over_with_a_node_that_goes():
+    """Its successor comes once it is gone, and needs a home; other finished pods need none. Source: scheduling 1.2."""
+    owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="db", uid="db-uid", controller=True)
+    lived = mirror()
+    tell(lived, claim("c-1", stage="Registered"))
+    tell(lived, node("n-1", registered=True))
+    tell(lived, deleted(pod("db-0", owner=owner, phase="Failed")))
+    tell(lived, pod("db-1", owner=owner, phase="Failed"))
+    tell(lived, deleted(pod("web", phase="Failed")))
+    assert lived.snapshot(T0).nodes[0].pods == ()
+    lived.mark(["aws:///eu-west-1a/i-0001"])
+    asked = select(lived.snapshot(T0), SolverSettings()).problem
+    assert [p.key for p in asked.pods] == ["default/db-0"]
+    untell(lived, pod("db-0"))
+    assert lived.snapshot(T0).nodes[0].pods == ()
 
 
 def test_what_the_objects_say_is_going_is_marked_by_itself():

@@ -145,8 +145,6 @@ class Observation:
         )
         for name in waiting:
             derive(f"karpenter_{name}", partial(self._waiting, name))
-        for what, is_price in (("available", False), ("price_estimate", True)):
-            derive(f"karpenter_cloudprovider_instance_type_offering_{what}", partial(self._offerings, price=is_price))
         kinds: dict[str, Informer[Any]] = {"nodeclaim": mirror.node_claims, "nodepool": mirror.node_pools, "node": mirror.nodes}
         kinds |= {kind.lower(): informer for (_, kind), informer in mirror.node_classes.items()}
         if mirror.buffers is not None:
@@ -162,9 +160,6 @@ class Observation:
         derive(f"{prefix}_status_condition_count", lambda: series.condition_counts(objects()))
         derive(f"{prefix}_status_condition_current_status_seconds", lambda: series.condition_ages(objects(), now()))
         derive(f"{prefix}_termination_current_time_seconds", lambda: series.deletion_ages(objects(), now()))
-
-    def _offerings(self, *, price: bool) -> Iterator[series.Series]:
-        return series.offerings(self._mirror.snapshot(self._clock.now()).pools, price=price)
 
     def _waiting(self, name: str) -> Iterator[series.Series]:
         pods = list(self._mirror.pods.objects.values())

@@ -13,7 +13,7 @@ from kubewright.api.meta import Condition, Labels, Object
 from kubewright.lifecycle import pods, state
 from kubewright.metrics.table import NODE_LABELS
 from kubewright.scheduling import resources
-from kubewright.solver.problem import Pool, StateNode
+from kubewright.solver.problem import StateNode
 
 Series = tuple[tuple[str, ...], float]
 Amounts = Mapping[str, int]
@@ -234,18 +234,6 @@ def deletion_ages(objects: Iterable[Object], now: datetime) -> Iterator[Series]:
     for obj in objects:
         if obj.metadata.deletion_timestamp is not None:
             yield (obj.namespace, obj.name), (now - obj.metadata.deletion_timestamp).total_seconds()
-
-
-def offerings(pools: Iterable[Pool], *, price: bool) -> Iterator[Series]:
-    """Series of what there is to buy, for any NodePool: whether it can be bought now, or its price in USD an hour."""
-    seen: set[tuple[str, ...]] = set()
-    for pool in pools:
-        for kind in pool.instance_types:
-            for one in kind.offerings:
-                named = (kind.name, one.capacity_type, one.zone)
-                if named not in seen:
-                    seen.add(named)
-                    yield named, one.price if price else float(one.available)
 
 
 def usd_per_hour(priced: Iterable[tuple[StateNode, float]]) -> tuple[Mapping[str, float], Mapping[str, str]]:

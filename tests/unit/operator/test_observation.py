@@ -25,13 +25,13 @@ def written_names() -> set[str]:
     found: set[str] = set()
     for file in SOURCE.rglob("*.py"):
         if file.name != "table.py" or file.parent.name != "metrics":
-            found |= set(re.findall(r'f?"([a-z0-9_{}]+)"', file.read_text(encoding="utf-8")))
+            found |= set(re.findall(r'f?"([A-Za-z0-9_{}]+)"', file.read_text(encoding="utf-8")))
     return found
 
 
 def spoken(text: str) -> str:
     """What is left of a text with open parts once they, and prefixes that say nothing, are gone."""
-    return re.sub("{[a-z_]+}", "", text).removeprefix("karpenter_").removeprefix("operator_")
+    return re.sub("{[A-Za-z_]+}", "", text).removeprefix("karpenter_").removeprefix("operator_")
 
 
 def is_written(name: str, texts: set[str]) -> bool:
@@ -39,7 +39,7 @@ def is_written(name: str, texts: set[str]) -> bool:
     if shorts & texts:
         return True
     open_ones = (text for text in texts if "{" in text and len(spoken(text)) >= 6)
-    patterns = (re.sub(r"\\{[a-z_]+\\}", "[a-z0-9_]+", re.escape(text)) for text in open_ones)
+    patterns = (re.sub(r"\\{[A-Za-z_]+\\}", "[a-z0-9_]+", re.escape(text)) for text in open_ones)
     return any(re.fullmatch(pattern, short) for pattern in patterns for short in shorts)
 
 

@@ -29,8 +29,8 @@ MERGE = "application/merge-patch+json"
 VICTIMS = ("kubewright", "kube-apiserver", "etcd")
 KILLS = 3
 GUARDED, AT_LEAST = 6, 4
-LOADS = (12, 2, 16)
-"""Pods of the second Deployment before each kill: machines are emptied, then bought."""
+LOADS = (12, 2, 16, 20)
+"""Pods of the second Deployment at first and before each kill: machines are emptied, then bought."""
 SMALL = {"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["5"]}
 
 
@@ -130,7 +130,10 @@ def one_run(plane: Plane, operator: Kubewright, state: Path, seed: int) -> Outco
             before, load = load, LOADS[(number + 1) % len(LOADS)]
             scale(plane, "web", load)
             if load < before:
-                eventually(lambda: watcher.going, within_s=120)
+                try:
+                    eventually(lambda: watcher.going, within_s=90)
+                except AssertionError as error:
+                    raise AssertionError(f"seed {seed}, no node is given up: {story(plane, state, operator)}") from error
             time.sleep(rng.uniform(0, 4))
             victim = rng.choice(VICTIMS)
             killed.append(victim)

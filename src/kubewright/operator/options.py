@@ -404,7 +404,8 @@ def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
 
 
 _PREFIX = "KUBEWRIGHT_"
-_ALSO_READ = frozenset({"KUBEWRIGHT_CLOUD", "KUBEWRIGHT_PYTHON", "KUBEWRIGHT_WITH_GO"})
+_ALSO_READ = frozenset(f"KUBEWRIGHT_{name}" for name in ("CATALOGUE", "CLOUD", "PYTHON", "TEST_PROCESSES", "WITH_GO"))
+"""What the command line, the scripts and the tests read."""
 _SERVICE_LINK = re.compile(r"_(PORT|SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$")
 
 

@@ -6,7 +6,7 @@ carried out, and what a pod or a freeze forbids meanwhile is not done.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import structlog
@@ -68,7 +68,8 @@ class OrderQueue:
                 self._log.info("taking up a disruption that was under way", order=order.id, nodeclaims=order.claims)
                 self._orders[order.id] = order
                 if orders.fate(order, self._by_name(), now).fate is not Fate.UNDO:
-                    self._mark_going(order)
+                    # Only those it is written on: of a removal that was cut short the others are not going.
+                    self._mark_going(c.name for c in orders.staying_of(order, self._by_name()))
                 self.controller.enqueue(order.id)
 
     # --- begin -----------------------------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ class OrderQueue:
         self._orders[order.id] = order
         self._expected[order.id] = (marked, bought)
         if len(bought) == len(names):
-            self._mark_going(order)
+            self._mark_going(marked)
             self._expect(command, names)
             await self._count_decision(command)
         self.controller.enqueue(order.id)
@@ -144,10 +145,10 @@ class OrderQueue:
             return False
         return True
 
-    def _mark_going(self, order: Order) -> None:
-        """Its nodes take no more pods, and their pods are planned for."""
+    def _mark_going(self, names: Iterable[str]) -> None:
+        """The nodes of these NodeClaims take no more pods, and their pods are planned for."""
         by_name = self._by_name()
-        self._on.mirror.mark(by_name[n].status.provider_id for n in order.claims if n in by_name)
+        self._on.mirror.mark([by_name[n].status.provider_id for n in names if n in by_name])
 
     def _expect(self, command: Command, names: list[str]) -> None:
         until = self._on.clock.now() + self._on.nominated_for

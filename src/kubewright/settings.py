@@ -82,7 +82,7 @@ class DisruptionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How many times as much on top it costs just then; once in `Balanced` pools."""
     steering: bool = True
     """Whether nodes that are next in line to be emptied get a soft taint, so that pods that move do not move there."""
-    search_steps: int = 380_000
+    search_steps: int = 300_000
     """Budget of one search for nodes to consolidate, in places looked at; only `operator` turns seconds into steps."""
     surge: int = 1
     """Nodes that a pool may have beyond its limits while drifted ones are being replaced; a NodePool's annotation wins."""

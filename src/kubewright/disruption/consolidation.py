@@ -33,7 +33,7 @@ from kubewright.solver.problem import PlannedClaim
 REASON = Reason.UNDERUTILIZED
 CLASS = Class.GRACEFUL
 SINGLE, MULTI = "single", "multi"
-TRIES = 4
+TRIES = 2
 """How often the exact scheduler is asked about what is left of a proposal."""
 ROUNDS = 8
 WHEN_EMPTY = "WhenEmpty"
@@ -181,20 +181,24 @@ class _Look:
         self.stays.update(found.stays)
         self.unreached, self.soon = found.unreached, found.soon
         groups = list(found.groups)
-        for _ in range(TRIES):
+        for tries in range(1, TRIES + 1):
             if not groups:
                 return []
             answers = confirmed(self._simulation, groups)
             self.steps += board.cost
             weighed = [(a, self._weighed(a)) for a in answers]
             failed = {id(g): found for a, found in weighed if isinstance(found, Stay) for g in a.parts}
+            fine = [(a, found) for a, found in weighed if not isinstance(found, Stay)]
             if not failed:
-                return self._carried_out([(a, found) for a, found in weighed if not isinstance(found, Stay)])
+                return self._carried_out(fine)
             for group in groups:
                 if (stay := failed.get(id(group))) is not None:
                     for one in group.going:
                         self.stays[one.name] = stay
                         self._guards.give(one)
+            if tries == TRIES:
+                # Without those that fail there is more room, not less; and each command is judged again before it is begun.
+                return self._carried_out(fine)
             groups = [g for g in groups if id(g) not in failed]
         return []
 

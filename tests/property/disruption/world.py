@@ -193,6 +193,12 @@ def settling(known: StateNode) -> StateNode:
     return replace(known, claim=claims.without_condition(known.claim, claims.CONSOLIDATABLE))
 
 
+def closed(known: StateNode) -> StateNode:
+    """The machine, which is not quiet yet, without room for anybody else."""
+    assert known.node is not None
+    return replace(settling(known), node=replace(known.node, status=replace(known.node.status, allocatable={})))
+
+
 def usd(snapshot: Snapshot) -> float:
     """What all machines cost per hour."""
     return sum(price(n) for n in snapshot.nodes)

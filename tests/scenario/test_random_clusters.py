@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubewright.sim.apiserver.kinds import Kind
-from kubewright.sim.faults import Process
+from kubewright.sim.faults import Kill, Process, Side
 from tests.conftest import FOUND
 from tests.scenario.world import (
     NODE_POOL,
@@ -130,6 +130,7 @@ clusters = st.fixed_dictionaries(
         ),
         "consolidate_after": st.sampled_from(("0s", "30s", "Never")),
         "drifts": st.booleans(),
+        "killed": st.one_of(st.none(), st.builds(Kill, st.integers(60, 200), st.sampled_from(Side))),
     }
 )
 SEVERAL_SIZES = [
@@ -144,7 +145,7 @@ SEVERAL_SIZES = [
 
 def live_through(cluster: Mapping[str, Any]) -> Counter[str]:
     """A cluster comes up, changes, and is left alone until the operator has nothing to do; what it did meanwhile, by reason."""
-    process = Process()
+    process = Process(cluster["killed"])
     done: Counter[str] = Counter()
 
     async def story(world: World) -> None:
@@ -186,6 +187,7 @@ def live_through(cluster: Mapping[str, Any]) -> Counter[str]:
 
     play(story, process=process)
     assert not [w for w in process.writes if w.startswith("delete Pod")], "pods are asked, never deleted"
+    done["killed"] = bool(process.killed_at)
     done["evictions"] = sum(1 for w in process.landed if w.startswith("evict "))
     return done
 
@@ -193,12 +195,14 @@ def live_through(cluster: Mapping[str, Any]) -> Counter[str]:
 def test_disruption_breaks_no_budget_leaves_no_pod_homeless_and_ends(record_property):
     done: Counter[str] = Counter()
 
-    @settings(deadline=None, max_examples=15, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(deadline=None, max_examples=22, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(clusters)
     def law(cluster: Mapping[str, Any]) -> None:
         done.update(live_through(cluster))
 
     law()
-    record_property(FOUND, f"random clusters under disruption, orders by reason: {dict(sorted(done.items()))}")
-    for what in ("Drifted", "Empty", "Underutilized", "evictions"):
+    record_property(
+        FOUND, f"random clusters under disruption, orders by reason, evictions and kills: {dict(sorted(done.items()))}"
+    )
+    for what in ("Drifted", "Empty", "Underutilized", "evictions", "killed"):
         assert done[what] > 0, f"none of the clusters was tried by {what}"

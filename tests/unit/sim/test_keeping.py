@@ -39,7 +39,8 @@ async def buy(ec2: FakeEc2, token: str) -> str:
     )
     override = api.Override(instance_type="m5.large", subnet_id=next(iter(ec2.account.subnets)))
     config = api.TemplateConfig(
-        launch_template_specification=api.TemplateSpecification(launch_template_name="t"), overrides=(override,)
+        launch_template_specification=api.TemplateSpecification(launch_template_name="t", version="$Latest"),
+        overrides=(override,),
     )
     target = api.TargetCapacity(total_target_capacity=1, default_target_capacity_type="on-demand")
     request = api.CreateFleet(

@@ -1,4 +1,4 @@
-"""The boto3 adapter: requests fit AWS's own service models, answer fields exist there, and moto understands a launch."""
+"""The boto3 adapter: requests fit AWS's own service models, answer fields exist there."""
 
 import asyncio
 import contextlib
@@ -12,16 +12,11 @@ import pytest
 from botocore.session import get_session
 from botocore.stub import Stubber
 from botocore.validate import ParamValidator
-from msgspec.structs import replace
 
-from kubewright.api.aws import EC2NodeClass, EC2NodeClassSpec, EC2NodeClassStatus, SecurityGroup
 from kubewright.api.karpenter import NodeClaim
-from kubewright.api.meta import ObjectMeta
-from kubewright.cloud.aws import api, boto, catalogue, errors, profiles, retry, templates
+from kubewright.cloud.aws import api, boto
 from kubewright.cloud.aws.doctor import examine
 from kubewright.cloud.aws.errors import AwsError
-from kubewright.cloud.aws.prices import LINUX
-from kubewright.cloud.aws.templates import Making
 from kubewright.errors import ConfigError, NotFound
 from kubewright.kube.client import MergePatch
 from tests.unit.cloud.world import World, story
@@ -220,166 +215,3 @@ def test_every_request_that_is_really_made_is_one_that_boto3_sends():
 
 
 BY_NAME = {name: service for service, name, _ in CALLS}
-
-
-@pytest.fixture
-def moto():
-    """moto is a second opinion on the wire, not on behaviour (it picks the first override whatever it costs).
-
-    It stands where the network would: boto3 makes whole requests and reads whole answers.
-    """
-    from moto import mock_aws
-
-    with mock_aws():
-        yield
-
-
-def at_moto() -> boto.BotoApi:
-    session = boto3.session.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name="us-west-2")
-    return boto.BotoApi("us-west-2", session=session)
-
-
-def test_moto_understands_a_launch_from_its_template_to_its_end(moto):
-    async def tell() -> None:
-        real = at_moto()
-        pages = retry.pages(real.describe_subnets, api.DescribeSubnets(max_results=500))
-        subnets = [s async for page in pages for s in page.subnets]
-        assert subnets[0].availability_zone_id
-        (group,) = (
-            await real.describe_security_groups(
-                api.DescribeSecurityGroups(filters=(api.Filter(name="group-name", values=("default",)),))
-            )
-        ).security_groups
-        images = await real.describe_images(
-            api.DescribeImages(
-                owners=("amazon",), include_deprecated=True, filters=(api.Filter(name="state", values=("available",)),)
-            )
-        )
-        making = Making(image_id=images.images[0].image_id, pods=29, capacity_type="on-demand")
-        spec = EC2NodeClassSpec(ami_family="AL2023", detailed_monitoring=True)
-        status = EC2NodeClassStatus(security_groups=(SecurityGroup(id=group.group_id),))
-        data = templates.data(EC2NodeClass(spec=spec, status=status), making, user_data="eA==", found={"a": "b"}, reserves=False)
-        data = replace(data, iam_instance_profile=None)
-        marks = (api.Tag(key="eks:eks-cluster-name", value="c"), api.Tag(key="karpenter.sh/nodepool", value="p"))
-        mine = (api.Filter(name="tag:eks:eks-cluster-name", values=("c",)),)
-        name = "karpenter.k8s.aws/1"
-        make = api.CreateLaunchTemplate(
-            launch_template_name=name,
-            launch_template_data=data,
-            client_token="t",
-            tag_specifications=(api.TagSpecification(resource_type="launch-template", tags=marks),),
-        )
-        await real.create_launch_template(make)
-        with pytest.raises(AwsError) as again:
-            await real.create_launch_template(make)
-        assert again.value.code == errors.TEMPLATE_EXISTS
-        (there,) = (await real.describe_launch_templates(api.DescribeLaunchTemplates(filters=mine))).launch_templates
-        assert there.launch_template_name == name
-        override = api.Override(instance_type="m5.large", subnet_id=subnets[0].subnet_id, priority=0.1)
-        specification = api.TemplateSpecification(launch_template_name=name, version="$Latest")
-        ask = api.CreateFleet(
-            type="instant",
-            launch_template_configs=(api.TemplateConfig(launch_template_specification=specification, overrides=(override,)),),
-            target_capacity_specification=api.TargetCapacity(total_target_capacity=3, default_target_capacity_type="on-demand"),
-            on_demand_options=api.OnDemandOptions(allocation_strategy="prioritized"),
-            tag_specifications=(api.TagSpecification(resource_type="instance", tags=marks),),
-            context="ctx",
-        )
-        with pytest.raises(AwsError) as dry:
-            await real.create_fleet(replace(ask, dry_run=True))
-        assert dry.value.code == "DryRunOperation"
-        run = api.RunInstances(launch_template=specification, instance_type="m5.large", min_count=1, max_count=1, dry_run=True)
-        with pytest.raises(AwsError) as dry:
-            await real.run_instances(run)
-        assert dry.value.code == "DryRunOperation"
-        fleet = await real.create_fleet(ask)
-        ids = tuple(i for each in fleet.instances for i in each.instance_ids)
-        assert len(ids) == 3
-        by_id = (api.Filter(name="instance-id", values=ids),)
-        found = (await real.describe_instances(api.DescribeInstances(filters=by_id))).instances
-        assert {i.instance_id for i in found} == set(ids)
-        assert found[0].launch_time.tzinfo is not None
-        assert {t.key for t in found[0].tags} >= {"eks:eks-cluster-name", "karpenter.sh/nodepool"}
-        await real.create_tags(api.CreateTags(resources=ids[:1], tags=(api.Tag(key="Name", value="n"),)))
-        statuses = await real.describe_instance_status(api.DescribeInstanceStatus())
-        assert {s.instance_id for s in statuses.instance_statuses} >= set(ids)
-        ended = await real.terminate_instances(api.TerminateInstances(instance_ids=ids))
-        assert {c.current_state.name for c in ended.terminating_instances} == {"shutting-down"}
-        with pytest.raises(AwsError) as unknown:
-            await real.terminate_instances(api.TerminateInstances(instance_ids=("i-0123456789abcdef0",)))
-        assert unknown.value.code == "InvalidInstanceID.NotFound"
-        assert "i-0123456789abcdef0" in unknown.value.message, "the id is read from the text"
-        await real.delete_launch_template(api.DeleteLaunchTemplate(launch_template_name=name))
-        tables = await real.describe_route_tables(
-            api.DescribeRouteTables(filters=(api.Filter(name="vpc-id", values=(subnets[0].vpc_id,)),))
-        )
-        assert tables.route_tables[0].associations[0].main
-        await real.describe_vpc_endpoints(api.DescribeVpcEndpoints())
-        await real.close()
-
-    asyncio.run(tell())
-
-
-def test_moto_understands_types_profiles_queues_parameters_and_clusters(moto):
-    async def tell() -> None:
-        real = at_moto()
-        (large,) = (await real.describe_instance_types(api.DescribeInstanceTypes(instance_types=("m5.large",)))).instance_types
-        assert (large.vcpus, large.memory_mib) == (2, 8192)
-        assert large == next(t for t in catalogue.embedded().types if t.instance_type == "m5.large")
-        here = api.DescribeInstanceTypeOfferings(
-            location_type="availability-zone", filters=(api.Filter(name="instance-type", values=("m5.large",)),)
-        )
-        rows = (await real.describe_instance_type_offerings(here)).instance_type_offerings
-        assert {r.location[:-1] for r in rows} == {"us-west-2"}
-        prices = api.DescribeSpotPriceHistory(
-            start_time=datetime(2026, 1, 1, tzinfo=UTC), product_descriptions=LINUX, instance_types=("m5.large",)
-        )
-        assert (await real.describe_spot_price_history(prices)).spot_price_history
-        assert (await real.get_caller_identity(api.GetCallerIdentity())).account
-        session = real._session
-        iam = session.client("iam")
-        iam.create_role(RoleName="nodes", AssumeRolePolicyDocument="{}")
-        assert (await real.get_role(api.GetRole(role_name="nodes"))).role.role_name == "nodes"
-        attached = await real.list_attached_role_policies(api.ListAttachedRolePolicies(role_name="nodes"))
-        assert attached.attached_policies == ()
-        node_class = EC2NodeClass(metadata=ObjectMeta(name="default", uid="u"), spec=EC2NodeClassSpec(role="nodes"))
-        missing, now = profiles.MissingRoles(), datetime(2026, 1, 1, tzinfo=UTC)
-        for _ in range(2):
-            name = await profiles.ensure(real, "c", "us-west-2", node_class, missing, now)
-        held = (await real.get_instance_profile(api.GetInstanceProfile(instance_profile_name=name))).instance_profile
-        assert [r.role_name for r in held.roles] == ["nodes"]
-        assert [p.instance_profile_name for p in await profiles.under(real, "/karpenter/us-west-2/c/")] == [name]
-        absent = replace(node_class, spec=EC2NodeClassSpec(role="nobody"))
-        with pytest.raises(profiles.RoleMissing):
-            await profiles.ensure(real, "c", "us-west-2", absent, missing, now)
-        await profiles.remove_all(real, "c", "us-west-2", node_class)
-        assert await profiles.under(real, "/karpenter/") == []
-        sqs = session.client("sqs")
-        sqs.create_queue(QueueName="q")
-        url = (await real.get_queue_url(api.GetQueueUrl(queue_name="q"))).queue_url
-        sqs.send_message(QueueUrl=url, MessageBody="hello")
-        look = api.ReceiveMessage(queue_url=url, max_number_of_messages=1, visibility_timeout=0)
-        assert [len((await real.receive_message(look)).messages) for _ in range(2)] == [1, 1], "seen, and not hidden"
-        (message,) = (await real.receive_message(replace(look, visibility_timeout=20))).messages
-        assert message.body == "hello"
-        await real.delete_message(api.DeleteMessage(queue_url=url, receipt_handle=message.receipt_handle))
-        with pytest.raises(AwsError) as none:
-            await real.get_queue_url(api.GetQueueUrl(queue_name="none"))
-        assert errors.is_not_found(none.value)
-        session.client("ssm").put_parameter(Name="/mine/ami", Value="ami-1", Type="String")
-        assert (await real.get_parameter(api.GetParameter(name="/mine/ami"))).parameter.value == "ami-1"
-        with pytest.raises(AwsError) as none:
-            await real.get_parameter(api.GetParameter(name="/none"))
-        assert errors.is_not_found(none.value)
-        eks = session.client("eks")
-        arn = "arn:aws:iam::123456789012:role/c"
-        eks.create_cluster(name="c", roleArn=arn, resourcesVpcConfig={"subnetIds": ["subnet-1"]}, version="1.30")
-        cluster = (await real.describe_cluster(api.DescribeCluster(name="c"))).cluster
-        assert (cluster.version, cluster.arn.rpartition("/")[2]) == ("1.30", "c")
-        assert cluster.kubernetes_network_config.service_ipv4_cidr
-        with pytest.raises(AwsError) as none:
-            await real.describe_cluster(api.DescribeCluster(name="none"))
-        assert none.value.code == "ResourceNotFoundException"
-        await real.close()
-
-    asyncio.run(tell())

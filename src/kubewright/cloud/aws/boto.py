@@ -70,6 +70,7 @@ class BotoApi:
     def __init__(self, region: str, *, session: Any = None, endpoint: str | None = None) -> None:
         boto3 = load()
         config, exceptions = importlib.import_module("botocore.config"), importlib.import_module("botocore.exceptions")
+        unreadable = importlib.import_module("botocore.parsers").ResponseParserError  # no BotoCoreError: the page of a proxy
 
         self._session = session or boto3.session.Session(region_name=region)
         self.region = region
@@ -82,7 +83,7 @@ class BotoApi:
             user_agent_extra="kubewright",
         )
         self._client_error = exceptions.ClientError
-        self._other_errors = (exceptions.BotoCoreError, exceptions.HTTPClientError)
+        self._other_errors = (exceptions.BotoCoreError, exceptions.HTTPClientError, unreadable)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
         self._clients: dict[str, Any] = {}
 
@@ -97,7 +98,7 @@ class BotoApi:
         return self._clients[service]
 
     async def _call(self, service: str, operation: str, request: msgspec.Struct, kind: type[T]) -> T:
-        """Raises AwsError: AWS said no, or did not answer (status 0)."""
+        """Raises AwsError: AWS said no, or did not answer, or not in a way that can be read (status 0)."""
         client = self._client(service)  # made here: boto3's session is not safe to use from several threads
         do = functools.partial(getattr(client, operation), **to_wire(request))
         try:

@@ -20,26 +20,36 @@ from kubewright.packing.wishes import Wishes
 from kubewright.scheduling.requirements import expressions
 from kubewright.settings import Settings
 from kubewright.solver.committed import COMMITMENT
+from kubewright.solver.ground import Ground
 from kubewright.solver.problem import Plan, PlannedClaim, Problem, StateNode
 from kubewright.solver.solve import solve
 
-Planned = Callable[[Problem, Plan, Settings], Plan]
+Planned = Callable[[Problem, Plan, Settings, Ground], Plan]
 Weighed = Callable[[Plan, float, Wishes], Plan]
 
 
 def planned_beside(
-    problem: Problem, first: Plan, settings: Settings, wishes: Wishes, *, planned: Planned, weighed: Weighed, steps: int
+    problem: Problem,
+    first: Plan,
+    settings: Settings,
+    wishes: Wishes,
+    *,
+    planned: Planned,
+    weighed: Weighed,
+    steps: int,
+    ground: Ground,
 ) -> Plan:
     """The best of `first` and of what `planned` makes of the pods beside its scarce machines, with a bound that holds."""
     found = replace(first, first_fit_usd_per_hour=cost(first, wishes))
     kept = [claim for claim in first.claims if is_scarce(claim)]
     if _is_plain(problem):
         inner = _without(problem, kept)
-        rest = planned(inner, solve(inner), settings)
+        below = Ground(inner)
+        rest = planned(inner, solve(inner, ground=below), settings, below)
         other = _joined(kept, rest)
         if other.unplaced.keys() <= first.unplaced.keys() and cost(other, wishes) < cost(first, wishes):
             found = replace(other, first_fit_usd_per_hour=cost(first, wishes))
-    least = bound(problem, found, steps, wishes.node_usd)
+    least = bound(problem, found, steps, wishes.node_usd, ground)
     return weighed(replace(found, proved_by=""), least, wishes)
 
 

@@ -14,6 +14,7 @@ from kubewright.packing.proof import prove
 from kubewright.packing.stock import stocks_of
 from kubewright.solver.build import Parts
 from kubewright.solver.committed import relief
+from kubewright.solver.ground import Ground
 from kubewright.solver.problem import Plan, Problem
 
 _SAFE = 1 - 1e-7
@@ -70,7 +71,7 @@ class Question:
         self.machines = kept
 
 
-def bound(problem: Problem, plan: Plan, steps: int, node_usd: float = 0.0) -> float:
+def bound(problem: Problem, plan: Plan, steps: int, node_usd: float = 0.0, ground: Ground | None = None) -> float:
     """USD per hour that every plan for the pods that `plan` places costs at least; 0 when nothing can be said.
 
     With 0 steps it is the fractional one; `steps` (machines looked at) go into column generation, which makes it tighter.
@@ -79,7 +80,7 @@ def bound(problem: Problem, plan: Plan, steps: int, node_usd: float = 0.0) -> fl
     if not plan.claims:
         return 0.0
     # Commitments may make a plan cheaper than list prices allow, by this much at most.
-    return max(0.0, best_bound(Question(Parts(problem), plan, node_usd), steps)[0] - relief(problem))
+    return max(0.0, best_bound(Question(Parts(problem, ground=ground), plan, node_usd), steps)[0] - relief(problem))
 
 
 def best_bound(question: Question, steps: int) -> tuple[float, list[float]]:

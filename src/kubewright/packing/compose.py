@@ -12,6 +12,7 @@ from kubewright.packing.wishes import Wishes
 from kubewright.settings import Packing, Settings
 from kubewright.solver.build import Parts
 from kubewright.solver.committed import relief
+from kubewright.solver.ground import Ground
 from kubewright.solver.problem import Plan, Problem
 from kubewright.solver.reporter import Reporter
 from kubewright.solver.solve import solve
@@ -29,42 +30,43 @@ def plan(problem: Problem, settings: Settings | None = None, reporter: Reporter 
     `reporter` hears of the first-fit pass. Without settings it is first fit alone, without a bound. With first fit the bound is
     the fractional one, which takes a few hundredths of a second.
     """
-    first = solve(problem, reporter)
+    ground = Ground(problem)
+    first = solve(problem, reporter, ground)
     if problem.settings.slack and first.unplaced:
         # Rather no slack than no node.
         tight = replace(problem, settings=replace(problem.settings, slack=0.0))
-        other = solve(tight)
+        other = solve(tight, ground=ground)
         if len(other.unplaced) < len(first.unplaced):
             problem, first = tight, other
     if settings is None:
         return first
-    whole = _planned(problem, first, settings)
+    whole = _planned(problem, first, settings, ground)
     return trimmed(whole, problem, settings.launch_price_share, settings.launch_least_pools)
 
 
-def _planned(problem: Problem, first: Plan, settings: Settings) -> Plan:
+def _planned(problem: Problem, first: Plan, settings: Settings, ground: Ground) -> Plan:
     wishes = wanted.of(settings)
     steps = budget(problem, settings)
     if first.claims and (problem.settings.commitments or any(map(is_scarce, first.claims))):
         apart = steps // _TO_PROVE
-        return planned_beside(problem, first, settings, wishes, planned=_planned, weighed=_weighed, steps=apart)
+        return planned_beside(problem, first, settings, wishes, planned=_planned, weighed=_weighed, steps=apart, ground=ground)
     found = replace(first, steps=steps, first_fit_usd_per_hour=cost(first, wishes))
     if not first.claims:
         return found
     # Who is left out is the same for most plans, and so are the machines.
-    question = Question(Parts(problem), first, wishes.node_usd)
+    question = Question(Parts(problem, ground=ground), first, wishes.node_usd)
     # Commitments may make a plan cheaper than list prices allow, by this much at most.
     saved = relief(problem)
     least = max(0.0, best_bound(question, steps // _TO_PROVE)[0] - saved)
     proof = Perfected(first, 0.0, "")
     if steps:
-        proof = Perfected(improved(problem, first, steps, wishes, least), 0.0, "")
+        proof = Perfected(improved(problem, first, steps, wishes, least, ground), 0.0, "")
         if proof.plan.unplaced.keys() != first.unplaced.keys():
-            question = Question(Parts(problem), proof.plan, wishes.node_usd)
+            question = Question(Parts(problem, ground=ground), proof.plan, wishes.node_usd)
             least = max(0.0, best_bound(question, steps // _TO_PROVE)[0] - saved)
         if not saved and cost(proof.plan, wishes) > least * (1 + _CLOSE):
             proof = perfected(
-                question, proof.plan, lambda p: cost(p, wishes), lambda pack: packed(problem, first, pack, wishes), _CLOSE
+                question, proof.plan, lambda p: cost(p, wishes), lambda pack: packed(problem, first, pack, wishes, ground), _CLOSE
             )
     found = replace(proof.plan, steps=steps, first_fit_usd_per_hour=cost(first, wishes), proved_by=proof.by)
     return _weighed(found, max(least, proof.bound), wishes)

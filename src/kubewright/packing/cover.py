@@ -99,18 +99,24 @@ class Covers:
         order = sorted((i for i, n in enumerate(counts) if n), key=lambda i: (-sum(map(mul, weight, self.sizes[i])), i))
         for i in order:
             size = self.sizes[i]
+            losses = [_loss(size, room) for room in rooms]
             for _ in range(counts[i]):
                 best, least = -1, float("inf")
-                for at, room in enumerate(rooms):
-                    if found[at].get(i, 0) >= mosts[i] or any(s > r + 1e-9 for s, r in zip(size, room, strict=True)):
-                        continue
-
-                    shares = [s / (r + 1e-12) for s, r in zip(size, room, strict=True) if s > 0]
-                    lost = max(shares) - sum(shares) / len(shares)
-                    if lost < least - 1e-12:
+                for at, lost in enumerate(losses):
+                    if lost < least - 1e-12 and found[at].get(i, 0) < mosts[i]:
                         best, least = at, lost
                 if best < 0:
                     return None
                 found[best][i] = found[best].get(i, 0) + 1
                 rooms[best] = [r - s for r, s in zip(rooms[best], size, strict=True)]
+                losses[best] = _loss(size, rooms[best])
         return found
+
+
+def _loss(size: Sequence[float], room: Sequence[float]) -> float:
+    """How badly the shape of a pod suits the room; infinite where it does not fit."""
+    for s, r in zip(size, room, strict=True):
+        if s > r + 1e-9:
+            return float("inf")
+    shares = [s / (r + 1e-12) for s, r in zip(size, room, strict=True) if s > 0]
+    return max(shares) - sum(shares) / len(shares)

@@ -8,6 +8,7 @@ from kubewright.packing.parts import Entry
 from kubewright.packing.wishes import NONE, Wishes
 from kubewright.solver.classes import PodClass, by_constraint, by_size, by_tightness
 from kubewright.solver.engine import Engine
+from kubewright.solver.ground import Ground
 from kubewright.solver.problem import Plan, Problem
 from kubewright.solver.solve import attempt
 
@@ -44,30 +45,34 @@ _BIASED = 4
 """A part in so many of the steps goes into each try to have fewer nodes, or more."""
 
 
-def improved(problem: Problem, first: Plan, steps: int, wishes: Wishes = NONE, enough: float = 0.0) -> Plan:
+def improved(
+    problem: Problem, first: Plan, steps: int, wishes: Wishes = NONE, enough: float = 0.0, ground: Ground | None = None
+) -> Plan:
     """The cheapest plan found within about `steps`, `first` itself if none is cheaper; leaves out no pod that `first` places.
 
     Wishes for small machines and for spread workloads are kept as long as that is not dearer than `first`. Once a plan costs no
-    more than `enough`, which no plan undercuts, the search ends.
+    more than `enough`, which no plan undercuts, the search ends. `ground` is that of the problem, where there is one.
     """
-    search = _Passes(problem, first, steps, wishes, enough)
+    ground = ground or Ground(problem)
+    search = _Passes(problem, first, steps, wishes, enough, ground)
     search.run()
     if search.best is first and not wishes.kept_by(first, problem):
-        search = _Passes(problem, first, steps // 2, wishes._replace(share=1.0, most_cpu=0), enough)
+        search = _Passes(problem, first, steps // 2, wishes._replace(share=1.0, most_cpu=0), enough, ground)
         search.run()
     return search.chosen()
 
 
-def packed(problem: Problem, first: Plan, pack: Pack, wishes: Wishes = NONE) -> Plan | None:
+def packed(problem: Problem, first: Plan, pack: Pack, wishes: Wishes = NONE, ground: Ground | None = None) -> Plan | None:
     """The plan of one pass that packs as it is told; None where it leaves out a pod that `first` places, or could not."""
-    search = _Passes(problem, first, 1, wishes, 0.0)
+    search = _Passes(problem, first, 1, wishes, 0.0, ground or Ground(problem))
     search.found.clear()
     search.pass_(_TOLERANCES[0], 1, exact=pack)
     return search.found[0] if search.found else None
 
 
 class _Passes:
-    def __init__(self, problem: Problem, first: Plan, steps: int, wishes: Wishes, enough: float) -> None:
+    def __init__(self, problem: Problem, first: Plan, steps: int, wishes: Wishes, enough: float, ground: Ground) -> None:
+        self.ground = ground
         self.problem = problem
         self.first = first
         self.best = first
@@ -153,6 +158,7 @@ class _Passes:
             spread_out=other is not None and other.spread_out,
             lenient=other is not None and other.lenient,
             make=_maker(made, more),
+            ground=self.ground,
         )
         if plan is None or not made:
             return None

@@ -15,6 +15,8 @@ class Market:
         self.prices = prices
         self._bases: dict[int, list[tuple[list[float], list[int], list[list[float]]]]] = {}
         self._members: dict[int, list[int]] = {}
+        self._orders: dict[tuple[int, int], list[int]] = {}
+        """By identity of values in `_bases`, which keeps them."""
         self._answers: dict[tuple[tuple[float, ...], int], tuple[list[float], list[tuple[int, float]]]] = {}
 
     def members(self, allowed: int) -> list[int]:
@@ -109,14 +111,21 @@ class Market:
         for i, x in sorted(mix, key=lambda m: (-m[1], m[0])):
             self._take(i, min(int(x + 1e-6), counts[i] - taken.get(i, 0)), left, taken)
         # What rounding left over, best fit first: the highest value for the room it takes, at the prices of this machine.
-        order = []
-        for i in self.members(allowed):
-            cost = sum(map(mul, values, self.sizes[i]))
-            order.append((cost / self.prices[i] if self.prices[i] else 0.0, -self.prices[i], i))
-        order.sort()
-        for _, _, i in order:
+        for i in self._order(values, allowed):
             self._take(i, counts[i] - taken.get(i, 0), left, taken)
         return sum(self.prices[i] * n for i, n in taken.items()), taken
+
+    def _order(self, values: Sequence[float], allowed: int) -> list[int]:
+        """Members by what a unit of their price costs at these values, which are one of the market's own answers."""
+        order = self._orders.get((id(values), allowed))
+        if order is None:
+            ranked = []
+            for i in self.members(allowed):
+                cost = sum(map(mul, values, self.sizes[i]))
+                ranked.append((cost / self.prices[i] if self.prices[i] else 0.0, -self.prices[i], i))
+            ranked.sort()
+            order = self._orders[id(values), allowed] = [i for _, _, i in ranked]
+        return order
 
     def deep(self, room: tuple[float, ...], allowed: int, counts: Sequence[int]) -> tuple[float, dict[int, int]]:
         """As `whole`, also with one pod of each item put there first: as many times the work."""

@@ -76,7 +76,8 @@ class Packer(Carrier):
         classes = [one for stage in stages for one in stage]
         everyone = [Progress(one) for one in classes]
         waiting = [p for p in everyone if p.one.refusal is None]
-        self.caps = self.wishes.caps(classes, [node.source for node in self.table.nodes])
+        assert self.table.running is not None, "the tables of a pass know who runs"
+        self.caps = self.wishes.caps(classes, self.table.running)
         self.untargeted = {p.one.index for p in waiting if self._may_be_reserved(p.one)}
         free = [p for p in waiting if is_movable(p.one) and p.one.index not in self.untargeted]
         self.settled = len(free) == len(waiting)

@@ -31,8 +31,10 @@ def perfected(
     `again` packs once more, by the given way to pack, and returns a plan as good as `plan` but for its cost. Costs that differ
     by the share `close` are the same.
     """
+    if not question.is_simple or not plan.claims or sum(question.counts) > optimal.MOST_PODS:
+        return Perfected(plan, 0.0, "")
     module = optimal.highs()
-    if module is None or not question.is_simple or not plan.claims or sum(question.counts) > optimal.MOST_PODS:
+    if module is None:
         return Perfected(plan, 0.0, "")
     program = optimal.Program(module, question)
     bound = 0.0

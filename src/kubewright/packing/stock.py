@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kubewright.catalogue.columns import bits
 from kubewright.packing.machines import Item, Vectors
 from kubewright.solver.nodes import NodeTable
 
@@ -32,18 +33,19 @@ def stocks_of(table: NodeTable, items: Sequence[Item], vectors: Vectors) -> list
     everyone = 0
     for mask in masks:
         everyone |= mask
-    accepts: dict[int, int] = {}
-    for i, mask in enumerate(masks):
-        left = mask & table.open
-        while left:
-            low = left & -left
-            index = low.bit_length() - 1
-            accepts[index] = accepts.get(index, 0) | 1 << i
-            left ^= low
-    for index in sorted(accepts):
-        room = usable(vectors.of(table.nodes[index].free), [s for i, s in enumerate(sizes) if accepts[index] >> i & 1])
-        if room is not None:
-            grouped.setdefault(accepts[index], []).append(room)
+    for allowed, nodes in _alike(masks, table.open & everyone):
+        fitting = [s for i, s in enumerate(sizes) if allowed >> i & 1]
+        known: dict[tuple[float, ...], tuple[float, ...] | None] = {}
+        rooms: list[tuple[float, ...]] = []
+        for index in bits(nodes):
+            free = vectors.of(table.nodes[index].free)
+            if free not in known:
+                known[free] = usable(free, fitting)
+            room = known[free]
+            if room is not None:
+                rooms.append(room)
+        if rooms:
+            grouped[allowed] = rooms
     ordered = sorted(grouped.items(), key=lambda g: (-len(g[1]), g[0]))
     if len(ordered) > MOST_POOLS:
         rest = ordered[MOST_POOLS - 1 :]
@@ -52,6 +54,16 @@ def stocks_of(table: NodeTable, items: Sequence[Item], vectors: Vectors) -> list
             union |= allowed
         ordered = [*ordered[: MOST_POOLS - 1], (union, [room for _, rooms in rest for room in rooms])]
     return [Stock(tuple(map(sum, zip(*rooms, strict=True))), allowed, tuple(rooms)) for allowed, rooms in ordered]
+
+
+def _alike(masks: Sequence[int], nodes: int) -> list[tuple[int, int]]:
+    """(mask of items, mask of the nodes that accept these and no others), for `masks` of nodes by item."""
+    found = [(0, nodes)] if nodes else []
+    for i, mask in enumerate(masks):
+        parted = [(allowed | 1 << i, among & mask) for allowed, among in found]
+        parted += [(allowed, among & ~mask) for allowed, among in found]
+        found = [(allowed, among) for allowed, among in parted if among]
+    return found
 
 
 def usable(room: Sequence[float], sizes: Sequence[Sequence[float]]) -> tuple[float, ...] | None:

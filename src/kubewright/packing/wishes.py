@@ -1,15 +1,15 @@
 """What people want of plans besides a low price."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
-from kubewright.api.core import Pod
 from kubewright.api.quantity import ONE
 from kubewright.settings import Settings
 from kubewright.solver.classes import PodClass
-from kubewright.solver.problem import Plan, Problem, StateNode
+from kubewright.solver.problem import Plan, Problem
+from kubewright.solver.running import Running, controller_of
 
 
 class Cap(NamedTuple):
@@ -30,24 +30,23 @@ class Wishes(NamedTuple):
     within: float = 0.0
     """Share of the best cost."""
 
-    def caps(self, classes: Sequence[PodClass], nodes: Iterable[StateNode]) -> dict[int, Cap]:
+    def caps(self, classes: Sequence[PodClass], running: Running) -> dict[int, Cap]:
         """By index of a class; classes of workloads that may be on one node are left out.
 
-        A workload is what one controller owns, its pods on `nodes` included; pods without a controller are none.
+        A workload is what one controller owns, its pods that run included; pods without a controller are none.
         """
         if self.share >= 1:
             return {}
         sizes: dict[str, int] = {}
         for one in classes:
-            if owner := _owner(one.pods[0]):
+            if owner := controller_of(one.pods[0]):
                 sizes[owner] = sizes.get(owner, 0) + len(one.pods)
-        for place in nodes:
-            for pod in place.pods:
-                if (owner := _owner(pod)) in sizes:
-                    sizes[owner] += 1
+        owned = running.owned()
+        for owner in sizes:
+            sizes[owner] += owned.get(owner, 0)
         found: dict[int, Cap] = {}
         for one in classes:
-            owner = _owner(one.pods[0])
+            owner = controller_of(one.pods[0])
             size = sizes.get(owner, 0)
             if size > 1 and (most := max(1, ceil(self.share * size))) < size:
                 found[one.index] = Cap(owner, most)
@@ -56,7 +55,7 @@ class Wishes(NamedTuple):
     def kept_by(self, plan: Plan, problem: Problem) -> bool:
         """Whether no new node of the plan is larger, or holds more of a workload, than is wished for."""
         types = {(p.node_pool.name, t.name): t for p in problem.pools for t in p.instance_types}
-        owners = {pod.key: owner for pod in problem.pods if (owner := _owner(pod))} if self.share < 1 else {}
+        owners = {pod.key: owner for pod in problem.pods if (owner := controller_of(pod))} if self.share < 1 else {}
         sizes = Counter(owners.values())
         for claim in plan.claims:
             cpu = types[claim.node_pool, claim.instance_types[0]].capacity.get("cpu", 0)
@@ -77,8 +76,3 @@ def of(settings: Settings) -> Wishes:
         settings.packing_nodes.value,
         settings.packing_nodes_within,
     )
-
-
-def _owner(pod: Pod) -> str:
-    """UID of the pod's controller, "" if it has none; pods of one class have the same."""
-    return next((o.uid for o in pod.metadata.owner_references if o.controller), "")

@@ -21,7 +21,7 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     A container's request while it is being resized is the larger of wanted and given, unless the resize is infeasible.
     """
     spec, status = pod.spec, pod.status
-    infeasible = _resize_infeasible(status)
+    infeasible = is_resize_infeasible(status)
     given = {s.name: s for s in status.container_statuses} if status.container_statuses else {}
     given_init = {s.name: s for s in status.init_container_statuses} if status.init_container_statuses else {}
     total: dict[str, int] = {}
@@ -131,7 +131,8 @@ def _resized(
     return held
 
 
-def _resize_infeasible(status: PodStatus) -> bool:
+def is_resize_infeasible(status: PodStatus) -> bool:
+    """Whether the kubelet said that the node will never have room for what the pod is to become."""
     if status.resize == "Infeasible":
         return True
     return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions)

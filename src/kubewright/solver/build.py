@@ -14,18 +14,13 @@ from kubewright.catalogue.columns import table
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.scheduling.resources import has_claims
 from kubewright.scheduling.taints import PREFER_NO_SCHEDULE
-from kubewright.scheduling.volumes import Storage, driver_of
+from kubewright.scheduling.volumes import driver_of
 from kubewright.settings import PreferencePolicy
 from kubewright.solver.classes import Asks, PodClass, add_variants, group
 from kubewright.solver.daemons import representatives
+from kubewright.solver.ground import Ground
 from kubewright.solver.grouping import Grouping
-from kubewright.solver.nodes import (
-    ExistingNode,
-    NodeTable,
-    RequestCache,
-    capacity_of,
-    labels_of,
-)
+from kubewright.solver.nodes import NodeTable
 from kubewright.solver.problem import Pool, Problem
 from kubewright.solver.support import unsupported
 from kubewright.solver.templates import Template
@@ -39,19 +34,17 @@ __all__ = ["Parts", "representatives", "usable"]
 class Parts:
     """Everything a pass works on."""
 
-    def __init__(self, problem: Problem, *, lenient: bool = False) -> None:
+    def __init__(self, problem: Problem, *, lenient: bool = False, ground: Ground | None = None) -> None:
+        """`ground` is what passes before this one stood on; without it one is made."""
         settings = problem.settings
         self.problem = problem
-        self.aliases = {**names.ALIASES, **settings.label_aliases}
+        self.ground = ground or Ground(problem)
+        assert self.ground.is_of(problem), "a ground serves only the problem that it was made of"
+        self.aliases = self.ground.aliases
         self.well_known = names.WELL_KNOWN | settings.well_known_labels
-        self.storage = Storage(
-            {c.key: c for c in problem.surroundings.claims},
-            {v.name: v for v in problem.surroundings.volumes},
-            {s.name: s for s in problem.surroundings.storage_classes},
-            self.aliases,
-        )
-        self.cache = RequestCache()
-        self.daemons = representatives(problem)
+        self.storage = self.ground.storage
+        self.cache = self.ground.cache
+        self.daemons = self.ground.daemons
         self.pools = usable(problem.pools)
         self.templates, self.without_types = self._templates()
         self.table = self._nodes()
@@ -60,13 +53,7 @@ class Parts:
         self.topology = grouping.topology
 
     def _templates(self) -> tuple[list[Template], list[Refusal]]:
-        used: dict[str, dict[str, int]] = {}
-        for place in self.problem.nodes:
-            owner = labels_of(place).get(names.NODEPOOL)
-            if owner:
-                total = used.setdefault(owner, {})
-                for name, amount in capacity_of(place).items():
-                    total[name] = total.get(name, 0) + amount
+        used = self.ground.used
         templates: list[Template] = []
         left_out: list[Refusal] = []
         for pool in self.pools:
@@ -87,14 +74,7 @@ class Parts:
         return templates, left_out
 
     def _nodes(self) -> NodeTable:
-        nodes = [ExistingNode(place, self.aliases, self.cache) for place in self.problem.nodes]
-        promised = {t.name: t.attach_limits for p in self.problem.pools for t in p.instance_types if t.attach_limits}
-        csi = {c.name: c for c in self.problem.surroundings.csi_nodes}
-        for node in nodes:
-            node.expect(self.daemons, self.aliases, self.cache)
-            host = node.source.node.name if node.source.node is not None else node.name
-            node.count_volumes(self.storage, csi.get(host), promised.get(node.labels.get(names.INSTANCE_TYPE, ""), {}))
-        return NodeTable(nodes)
+        return self.ground.table()
 
     def _classes(self) -> list[PodClass]:
         settings = self.problem.settings

@@ -16,6 +16,8 @@ _EPOCH = datetime.min.replace(tzinfo=UTC)
 
 def representatives(problem: Problem) -> list[Pod]:
     """One pod for every DaemonSet: its newest pod, else one made from its template. Source: spec/scheduling 3.7."""
+    if not problem.surroundings.daemon_sets:
+        return []
     newest: dict[str, Pod] = {}
     for place in (*problem.nodes, *problem.leaving):
         for pod in place.pods:

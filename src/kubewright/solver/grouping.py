@@ -13,11 +13,9 @@ from kubewright.settings import PreferencePolicy
 from kubewright.solver.classes import PodClass
 from kubewright.solver.company import awaits, both_rows, daemon_rows
 from kubewright.solver.groups import Domains, Topology
-from kubewright.solver.nodes import (
-    NodeTable,
-    is_active_on_node,
-)
+from kubewright.solver.nodes import NodeTable
 from kubewright.solver.problem import Problem
+from kubewright.solver.running import Running
 from kubewright.solver.templates import Template
 from kubewright.solver.terms import (
     Shape,
@@ -50,15 +48,15 @@ class Grouping:
         self.daemons = daemons
         self.aliases = aliases
         self.topology = Topology(Universe(templates).get, lenient=lenient)
-        self._bound: list[tuple[str, Mapping[str, str], list[tuple[int, int]], dict[str, int]]] | None = None
+        scheduled = {pod.metadata.uid or pod.key for pod in problem.pods}
+        self.running = table.running or Running(table.nodes, problem.leaving, scheduled)
         self._add_topology()
 
     def _add_topology(self) -> None:
         around = self.problem.surroundings
         settings = self.problem.settings
         preferences = settings.preference_policy is PreferencePolicy.RESPECT
-        scheduled = {pod.metadata.uid or pod.key for pod in self.problem.pods}
-        bound_terms = self._bound_anti_terms(scheduled)
+        bound_terms = self._bound_anti_terms()
         owned: dict[int, list[list[tuple[Group, Term]]]] = {}
         inverse: dict[int, list[Group]] = {}
         known: dict[bytes, list[Term]] = {}
@@ -86,7 +84,7 @@ class Grouping:
                 terms = known.get(shape)
                 if terms is None:
                     terms = known[shape] = self._terms(spec, one.spec, one.namespace, one.labels, preferences=preferences)
-                per_variant.append([(self._group(t, scheduled), t) for t in terms])
+                per_variant.append([(self._group(t), t) for t in terms])
             owned[one.index] = per_variant
             inverse[one.index] = [
                 self._inverse(t)
@@ -153,16 +151,16 @@ class Grouping:
     def _universe(self, key: str) -> list[str]:
         return self.topology.domains(key, None)
 
-    def _group(self, term: Term, scheduled: set[str]) -> Group:
+    def _group(self, term: Term) -> Group:
         found, new = self.topology.group(term)
         if new:
-            self._count(found, scheduled)
+            self._count(found)
         return found
 
     def _inverse(self, term: Term) -> Group:
         return self.topology.group(term, inverse=True)[0]
 
-    def _count(self, target: Group, scheduled: set[str]) -> None:
+    def _count(self, target: Group) -> None:
         """Count the pods that run already. Source: spec/scheduling 6.4."""
         term = target.term
         if term.shape is not Shape.SPREAD and term.key == names.HOSTNAME:
@@ -178,7 +176,7 @@ class Grouping:
                 if nodes & target.nodes_passing:
                     target.counts.setdefault(domain, 0)
                     target.present.add(domain)
-        for namespace, labels, places, elsewhere in self._bound_pods(scheduled):
+        for namespace, labels, places, elsewhere in self.running.alike():
             if not _picks_bound(term, namespace, labels):
                 continue
             for index, pods in places:
@@ -204,44 +202,11 @@ class Grouping:
     def _leaving_labels(self) -> dict[str, Mapping[str, str]]:
         return {place.node.name: place.node.metadata.labels for place in self.problem.leaving if place.node is not None}
 
-    def _bound_pods(self, scheduled: set[str]) -> list[tuple[str, Mapping[str, str], list[tuple[int, int]], dict[str, int]]]:
-        """Pods that run, by namespace and labels: on which nodes of the table how many, and on which leaving nodes."""
-        if self._bound is not None:
-            return self._bound
-        encode = msgspec.msgpack.Encoder().encode
-        found: dict[bytes, tuple[str, Mapping[str, str], dict[int, int], dict[str, int]]] = {}
-        for pod, index, host in self._running(scheduled):
-            key = encode((pod.metadata.namespace, pod.metadata.labels))
-            entry = found.get(key)
-            if entry is None:
-                entry = found[key] = (pod.metadata.namespace, pod.metadata.labels, {}, {})
-            if index is not None:
-                entry[2][index] = entry[2].get(index, 0) + 1
-            else:
-                entry[3][host] = entry[3].get(host, 0) + 1
-        self._bound = [(ns, labels, sorted(on.items()), off) for ns, labels, on, off in found.values()]
-        return self._bound
-
-    def _running(self, scheduled: set[str]) -> Iterable[tuple[Pod, int | None, str]]:
-        for node in self.table.nodes:
-            if node.source.node is not None:
-                for pod in node.source.pods:
-                    if _counts(pod, scheduled):
-                        yield pod, node.index, node.name
-        for place in self.problem.leaving:
-            if place.node is not None:
-                for pod in place.pods:
-                    if _counts(pod, scheduled):
-                        yield pod, None, place.node.name
-
-    def _bound_anti_terms(self, scheduled: set[str]) -> list[tuple[Term, int | None, Mapping[str, str]]]:
+    def _bound_anti_terms(self) -> list[tuple[Term, int | None, Mapping[str, str]]]:
         around = self.problem.surroundings
         leaving = self._leaving_labels()
         found: list[tuple[Term, int | None, Mapping[str, str]]] = []
-        for pod, index, host in self._running(scheduled):
-            affinity = pod.spec.affinity
-            if affinity is None or affinity.pod_anti_affinity is None or not affinity.pod_anti_affinity.required:
-                continue
+        for pod, index, host in self.running.shy():
             labels = self.table.nodes[index].labels if index is not None else leaving[host]
             terms = required_anti_terms(pod.spec, pod.namespace, pod.metadata.labels, around.namespaces, self.aliases)
             found += [(term, index, labels) for term in terms]
@@ -282,12 +247,6 @@ class Universe:
                 elif sets:
                     sets.append(template.taints)
         return found
-
-
-def _counts(pod: Pod, scheduled: set[str]) -> bool:
-    """Whether a bound pod counts for topology: it runs, is not ending, and is not itself being placed."""
-    meta = pod.metadata
-    return is_active_on_node(pod) and meta.deletion_timestamp is None and (meta.uid or pod.key) not in scheduled
 
 
 def _picks_bound(term: Term, namespace: str, labels: Mapping[str, str]) -> bool:

@@ -4,6 +4,7 @@ Source: spec/scheduling 4.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 
 import msgspec
 
@@ -14,14 +15,14 @@ from kubewright.api.quantity import ONE, Resources, parse_map
 from kubewright.catalogue.columns import Ladder
 from kubewright.scheduling.host_ports import HostPort, host_ports
 from kubewright.scheduling.requirement import DOES_NOT_EXIST, NOT_IN, Requirement
-from kubewright.scheduling.requirements import Requirements, compatible, of_labels, of_pod
-from kubewright.scheduling.resources import NODES, pod_requests
+from kubewright.scheduling.requirements import Requirements, compatible, of_labels
+from kubewright.scheduling.resources import NODES, is_resize_infeasible, pod_requests
 from kubewright.scheduling.taints import untolerated, without_startup
 from kubewright.scheduling.volumes import Storage, claim_keys, driver_of
 from kubewright.solver.classes import Ask
 from kubewright.solver.problem import StateNode
+from kubewright.solver.running import Running, is_active_on_node
 
-_FINISHED = ("Succeeded", "Failed")
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -88,11 +89,6 @@ def _status(place: StateNode, field: str) -> dict[str, int]:
     return {**own, **{k: v for k, v in promised.items() if not own.get(k)}}
 
 
-def is_active_on_node(pod: Pod) -> bool:
-    """Whether the pod takes room on its node: it has not finished (it may be terminating)."""
-    return pod.status.phase not in _FINISHED
-
-
 class RequestCache:
     """Requests by what they are computed from; thousands of pods share a few hundred shapes."""
 
@@ -101,17 +97,16 @@ class RequestCache:
 
     def of(self, pod: Pod) -> Resources:
         spec, status = pod.spec, pod.status
-        key = _encode(
-            (
-                spec.containers,
-                spec.init_containers,
-                spec.resources,
-                spec.overhead,
-                status.container_statuses,
-                status.init_container_statuses,
-                status.resize,
-            )
+        shape: tuple[object, ...] = (
+            [(c.name, c.resources.requests) for c in spec.containers],
+            [(c.name, c.resources.requests, c.restart_policy) for c in spec.init_containers],
+            spec.overhead,
         )
+        given = (status.container_statuses, status.init_container_statuses)
+        if spec.resources is not None or any(given):
+            whole = (spec.resources, status.resources, status.allocated_resources)
+            shape = (*shape, *given, *whole, is_resize_infeasible(status))
+        key = _encode(shape)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = pod_requests(pod)
@@ -122,6 +117,8 @@ class ExistingNode:
     """A place that is there already, with what is left on it."""
 
     __slots__ = (
+        "aliases",
+        "as_requirements",
         "attached",
         "free",
         "host",
@@ -131,7 +128,6 @@ class ExistingNode:
         "name",
         "pods",
         "ports",
-        "requirements",
         "source",
         "taints",
     )
@@ -142,7 +138,9 @@ class ExistingNode:
         self.name = name_of(source)
         self.labels = {aliases.get(k, k): v for k, v in labels_of(source).items()}
         self.host = self.labels.setdefault(names.HOSTNAME, self.name)
-        self.requirements: Requirements = of_labels(self.labels, aliases)
+        self.aliases = aliases
+        self.as_requirements: list[Requirements] = []
+        """`requirements`, once they were asked for; shared with twins."""
         self.taints = taints_of(source)
         self.free = allocatable_of(source)
         self.ports: list[HostPort] = []
@@ -155,16 +153,42 @@ class ExistingNode:
             if is_active_on_node(pod):
                 for name, amount in cache.of(pod).items():
                     free[name] = free.get(name, 0) - amount
-                if pod.spec.containers and any(c.ports for c in (*pod.spec.containers, *pod.spec.init_containers)):
-                    self.ports += host_ports(pod.spec)
+                for container in (*pod.spec.containers, *pod.spec.init_containers):
+                    if container.ports:
+                        self.ports += host_ports(pod.spec)
+                        break
 
-    def expect(self, daemons: Sequence[Pod], aliases: Mapping[str, str], cache: RequestCache) -> None:
-        """Keep room for daemons that will come. Source: spec/scheduling 4.4."""
+    @property
+    def requirements(self) -> Requirements:
+        """The labels as requirements; found when first asked for, and then by all twins."""
+        if not self.as_requirements:
+            self.as_requirements.append(of_labels(self.labels, self.aliases))
+        return self.as_requirements[0]
+
+    def twin(self) -> "ExistingNode":
+        """The same node, to be filled apart from this one."""
+        made = ExistingNode.__new__(ExistingNode)
+        made.source = self.source
+        made.index = self.index
+        made.name = self.name
+        made.labels = self.labels
+        made.host = self.host
+        made.aliases = self.aliases
+        made.as_requirements = self.as_requirements
+        made.taints = self.taints
+        made.free = self.free.copy()
+        made.ports = self.ports.copy()
+        made.attached = {driver: set(keys) for driver, keys in self.attached.items()} if self.attached else {}
+        made.limits = self.limits
+        made.pods = self.pods.copy()
+        return made
+
+    def expect(self, daemons: Sequence[tuple[Pod, Requirements, Resources]], cache: RequestCache) -> None:
+        """Keep room for daemons that will come: pod, the labels it wants, its requests. Source: spec/scheduling 4.4."""
         expected: dict[str, int] = {}
-        for pod in daemons:
-            wanted = of_pod(pod.spec, preferences=False, aliases=aliases)
+        for pod, wanted, requests in daemons:
             if not untolerated(self.taints, pod.spec.tolerations) and compatible(self.requirements, wanted) is None:
-                for name, amount in cache.of(pod).items():
+                for name, amount in requests.items():
                     expected[name] = expected.get(name, 0) + amount
         if not expected:
             return
@@ -223,11 +247,26 @@ class NodeTable:
             for key, value in node.labels.items():
                 column = self._by_value.setdefault(key, {})
                 column[value] = column.get(value, 0) | bit
-            known = taint_sets.get(_encode(node.taints))
-            taint_sets[_encode(node.taints)] = (node.taints, (known[1] if known else 0) | bit)
+            written = _encode(node.taints)
+            known = taint_sets.get(written)
+            taint_sets[written] = (node.taints, (known[1] if known else 0) | bit)
             if all(amount >= 0 for amount in node.free.values()):
                 self.open |= bit
         self._taint_sets = tuple(taint_sets.values())
+        self.running: Running | None = None
+        """Who runs on these nodes, where that is known."""
+
+    def twin(self) -> "NodeTable":
+        """The same nodes in the same order, to be filled apart from these; only before anything was put on these."""
+        made = copy(self)
+        made.fill_anew()
+        return made
+
+    def fill_anew(self) -> None:
+        """Take nodes of its own, filled as they are now, and forget what was found out about asks and room."""
+        self.nodes = [node.twin() for node in self.nodes]
+        self._allowed = {}
+        self._room = {}
 
     def values(self, key: str) -> Mapping[str, int]:
         return self._by_value.get(key, {})

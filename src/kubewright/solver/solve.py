@@ -13,6 +13,7 @@ from kubewright.solver.classes import PodClass, by_constraint, by_priority, by_s
 from kubewright.solver.committed import Committed
 from kubewright.solver.engine import NO_RULES, Engine, Leeway, Progress
 from kubewright.solver.finish import finished
+from kubewright.solver.ground import Ground
 from kubewright.solver.problem import Plan, PlannedClaim, Problem
 from kubewright.solver.reporter import Reporter
 from kubewright.solver.reservations import Reservations, promised
@@ -59,14 +60,16 @@ _OF_ONE_POD = (Try(by_size, lenient=True),)
 """A single pod has no order and nobody to be spread out with. Explanations ask about one pod again and again."""
 
 
-def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
+def solve(problem: Problem, reporter: Reporter | None = None, ground: Ground | None = None) -> Plan:
     """Where every pod goes: on nodes that exist, on nodes to buy, or nowhere with the reasons.
 
     Pods are packed by size. If topology or full nodes then leave some out, bound pods first and pods spread over open claims are
     tried as well, and the first plan that leaves out fewest is taken. Only where a pool's limits or dry offerings left pods out,
-    and priorities differ, is it done again with the more important pods first.
+    and priorities differ, is it done again with the more important pods first. `ground` is the problem's,
+    where there is one.
     """
-    plan = attempt(problem, by_size, reporter)
+    ground = ground or Ground(problem)
+    plan = attempt(problem, by_size, reporter, ground=ground)
     assert plan is not None
     if not plan.unplaced:
         return plan
@@ -87,6 +90,7 @@ def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
                 spread_out=other.spread_out,
                 lenient=other.lenient,
                 courteous=other.courteous,
+                ground=ground,
             )
             if again is not None and len(again.unplaced) < len(plan.unplaced):
                 plan = again
@@ -95,7 +99,7 @@ def solve(problem: Problem, reporter: Reporter | None = None) -> Plan:
     if len({pod.spec.priority or 0 for pod in problem.pods}) > 1:
         short = any(r.because in _CUT_SHORT for refusals in plan.unplaced.values() for r in refusals)
         if short:
-            return attempt(problem, by_priority, reporter) or plan
+            return attempt(problem, by_priority, reporter, ground=ground) or plan
     return plan
 
 
@@ -108,12 +112,13 @@ def attempt(
     lenient: bool = False,
     courteous: bool = False,
     make: Callable[..., Engine] = Engine,
+    ground: Ground | None = None,
 ) -> Plan | None:
     """One pass; None when a lenient one turned out not to be balanced.
 
-    `make` is called as `Engine` is, for passes that place otherwise by the same checks.
+    `make` is called as `Engine` is, for passes that place otherwise by the same checks. `ground` is shared by many passes.
     """
-    parts = Parts(problem, lenient=lenient)
+    parts = Parts(problem, lenient=lenient, ground=ground)
     settings = problem.settings
     if not parts.pools:
         no = Refusal(Because.NO_POOL, "", "", "no dynamic nodepools found")

@@ -1,16 +1,23 @@
 """The cases marked WHY, and some others: what the reader is told. See docs/cases.md."""
 
 import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from kubewright.explain.why import Explanation, explain, explain_ignored, short, text
+from kubewright.catalogue.types import Offering
+from kubewright.cloud.aws import api
+from kubewright.cloud.aws.shift import active
+from kubewright.explain.why import Explanation, brief, explain, explain_ignored, short, text
 from kubewright.solver.select import problem_from
 from kubewright.solver.solve import solve
 from tests.cases.answers import Answer, answer
 from tests.cases.shorthand import SETTINGS, case
 from tests.cases.test_topology import full_nodes
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def why(got: Answer, pod: str) -> Explanation:
@@ -197,6 +204,79 @@ def test_memory_to_the_mebibyte() -> None:
     one = why(answer({"pools": pools, "pods": [{"app": "web", "cpu": 2, "memory": "8504Mi"}]}), "web")
     assert one.fixes[0] == "lower the memory request by 312Mi to 8Gi"
     assert one.fixes[1] == "add node.kubernetes.io/instance-type m4 to NodePool small"
+
+
+ZONE_SPREAD = {"key": "zone", "maxSkew": 1, "when": "DoNotSchedule"}
+
+
+def shifted(zones: str, standing: str, **pod: Any) -> tuple[Explanation, str]:
+    """What a pod is told, at length and in brief, when `zones` are shifted away from and its app runs in `standing`."""
+    asked = answer(full_nodes({"pods": [{"app": "db", "cpu": 2, **pod}]}, *standing)).problem
+    shifts = tuple(api.ZonalShift(applied_status="APPLIED", away_from=z, expiry_time=NOON) for z in zones)
+    because = active(api.ManagedResourceAnswer(arn="cluster", zonal_shifts=shifts), NOON - timedelta(hours=1))
+
+    def offering(one: Offering, kind: str) -> Offering:
+        # One type can be had nowhere, for a reason that would be read first.
+        why = "AL2023 does not run on it" if kind == "m8" else because.get(one.zone, "")
+        return replace(one, available=not why, unavailable_because=why)
+
+    types = tuple(replace(t, offerings=tuple(offering(o, t.name) for o in t.offerings)) for t in asked.pools[0].instance_types)
+    asked = replace(asked, pools=tuple(replace(p, instance_types=types) for p in asked.pools))
+    plan = solve(asked)
+    return explain(asked, plan, "default/db"), brief(asked, plan, "default/db")
+
+
+def shut(zone: str) -> str:
+    return (
+        f"nothing is for sale in zone {zone} (ARC zonal shift away from the zone until 2026-01-01 12:00 UTC; "
+        "its nodes stay, and kube-scheduler's topology spread still counts it while they do)"
+    )
+
+
+def test_a_spread_whose_emptiest_zone_is_shifted_away_from() -> None:
+    one, event = shifted("c", "aabbc", tsc=ZONE_SPREAD)
+    spread = "spread over topology.kubernetes.io/zone with maxSkew 1"
+    assert one.notes == ("zone a would have 3, b would have 3, minimum is 1 (in c, where nothing is for sale), maxSkew 1.",)
+    assert members(one) == [spread, shut("c"), "request cpu 2"]
+    assert one.fixes == (
+        "raise maxSkew of the spread over topology.kubernetes.io/zone from 1 to 2",
+        "let the spread over topology.kubernetes.io/zone be ScheduleAnyway",
+        "wait until zone c is for sale again",
+    )
+    assert f"{spread} and {shut('c')}" in event
+    for said in (*one.notes, shut("c"), *one.fixes):
+        assert said in text(one)
+        assert said in json.dumps(json.loads(one.as_json()))
+
+
+def test_a_spread_whose_emptiest_zone_sells_is_not_told_of_the_shift() -> None:
+    one, _ = shifted("c", "abbcc", tsc=ZONE_SPREAD)
+    assert one.placed.startswith("new node ")
+    refused, _ = shifted("c", "abbcc", tsc=ZONE_SPREAD, pvc={"bound": "b"})
+    assert refused.notes == ("zone b would have 3, minimum is 1, maxSkew 1; the volume allows only zone b.",)
+    assert not any("for sale" in said for said in (*members(refused), *refused.fixes))
+
+
+def test_waiting_for_a_zone_is_no_fix_where_the_type_is_not_for_sale_anywhere() -> None:
+    one, _ = shifted("c", "", nodeSelector={"zone": "c", "type": "m8"})
+    assert shut("c") in members(one)
+    assert not any(f == "wait until zone c is for sale again" for f in one.fixes)
+
+
+def test_a_pod_that_wants_a_zone_that_is_shifted_away_from() -> None:
+    one, event = shifted("c", "aabbc", nodeSelector={"zone": "c"})
+    assert members(one) == ["nodeSelector topology.kubernetes.io/zone=c", shut("c"), "request cpu 2"]
+    assert one.fixes == (
+        "wait until zone c is for sale again",
+        "drop nodeSelector topology.kubernetes.io/zone=c from the pod",
+    )
+    assert shut("c") in event
+
+
+def test_of_two_zones_that_are_shifted_away_from_either_would_do() -> None:
+    one, _ = shifted("bc", "", affinity="zone In [b,c]")
+    assert [m for m in members(one) if "for sale" in m] == [shut("b"), shut("c")]
+    assert one.fixes[:2] == ("wait until zone b is for sale again", "wait until zone c is for sale again")
 
 
 def test_text_and_json_hold_the_same_story() -> None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from kubewright.api import labels as names
 from kubewright.api.core import NodeSelectorTerm, Pod, PodAffinity, PodSpec
 from kubewright.api.quantity import ONE, parse, show
+from kubewright.catalogue.types import InstanceType
 from kubewright.explain import edits
 from kubewright.scheduling.host_ports import host_ports
 from kubewright.scheduling.resources import PODS, pod_requests
@@ -304,18 +305,52 @@ def _limits(problem: Problem) -> Iterator[Piece]:
         )
 
 
+def shut_zones(problem: Problem) -> dict[str, tuple[str, ...]]:
+    """Zones where nothing is for sale though other zones sell → the reasons that hold in no zone that sells."""
+    return _shut(problem, _gone(problem))
+
+
+def _gone(problem: Problem) -> set[tuple[str, str]]:
+    """(zone, why) of every offering that is not available."""
+    return {(o.zone, o.unavailable_because) for t in _types(problem) for o in t.offerings if not o.available}
+
+
+def _shut(problem: Problem, gone: set[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    shut = {zone for zone, _ in gone if zone}
+    selling = False
+    for t in _types(problem):
+        if not shut:
+            return {}
+        selling = selling or any(o.available for o in t.offerings)
+        shut.difference_update([o.zone for o in t.offerings if o.available])
+    elsewhere = {why for zone, why in gone if zone not in shut}
+    found = {z: tuple(sorted(why for zone, why in gone if zone == z and why not in elsewhere)) for z in sorted(shut)}
+    return {zone: reasons for zone, reasons in found.items() if reasons} if selling else {}
+
+
+def _types(problem: Problem) -> Iterator[InstanceType]:
+    """Every catalogue once, however many NodePools share it."""
+    for types in {id(p.instance_types): p.instance_types for p in problem.pools}.values():
+        yield from types
+
+
 def _offerings(problem: Problem) -> Iterator[Piece]:
-    gone = sorted(
-        {
-            o.unavailable_because or "not for sale at present"
-            for pool in problem.pools
-            for kind in pool.instance_types
-            for o in kind.offerings
-            if not o.available
-        }
-    )
+    """What is not for sale: zone by zone where it is the zone, a shift away from it for example, then all else together."""
+    gone = _gone(problem)
+    for zone, reasons in _shut(problem, gone).items():
+        # All that the zone could sell goes with it: that a type is not for sale anywhere is not what keeps the pod out of here.
+        here = frozenset(one for one in gone if one[0] == zone)
+        gone -= here
+        text = f"nothing is for sale in zone {zone} ({_reasons(reasons)})"
+        yield Piece("zone", "the cloud", text, zone, lambda problem, here=here: edits.offered(problem, here))  # type: ignore[misc]
     if gone:
-        yield Piece("offering", "the cloud", f"offerings that are not available ({'; '.join(gone[:3])})", "", edits.all_offered)
+        rest = frozenset(gone)
+        text = f"offerings that are not available ({_reasons(why for _, why in rest)})"
+        yield Piece("offering", "the cloud", text, "", lambda problem: edits.offered(problem, rest))
+
+
+def _reasons(found: Iterable[str]) -> str:
+    return "; ".join(sorted({why or "not for sale at present" for why in found})[:3])
 
 
 def _requests(pod: Pod) -> Iterator[Piece]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubewright.api.core import Container, NodeSelector, Pod, PodSpec, Taint
 from kubewright.api.karpenter import NodeClaimTemplateSpec, NodePool, NodeSelectorRequirement
 from kubewright.api.quantity import parse
-from kubewright.catalogue.types import InstanceType
+from kubewright.catalogue.types import InstanceType, Offering
 from kubewright.solver.problem import Problem, StateNode
 
 PodEdit = Callable[[PodSpec], PodSpec]
@@ -155,26 +155,31 @@ def with_min_values(problem: Problem, key: str, least: int | None, pool: str = "
     return with_pools(problem, change)
 
 
-def all_offered(problem: Problem) -> Problem:
-    """Everything for sale that is not at present."""
-    return replace(problem, pools=tuple(replace(p, instance_types=_sold(p.instance_types)) for p in problem.pools))
+def offered(problem: Problem, which: frozenset[tuple[str, str]]) -> Problem:
+    """Those offerings for sale that are not at present in a zone for a reason of `which`."""
+    return replace(problem, pools=tuple(replace(p, instance_types=_sold(p.instance_types, which)) for p in problem.pools))
 
 
-_SOLD: dict[int, tuple[tuple[InstanceType, ...], tuple[InstanceType, ...]]] = {}
-"""Catalogues by identity, with the same where all is for sale: explanations ask for them again and again, and columns are shared
+_Types = tuple[InstanceType, ...]
+_SOLD: dict[tuple[int, frozenset[tuple[str, str]]], tuple[_Types, _Types]] = {}
+"""Catalogues by identity, with the same where more is for sale: explanations ask for them again and again, and columns are shared
 only by the very same types. The last few are kept."""
 
 
-def _sold(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
-    known = _SOLD.get(id(types))
+def _sold(types: _Types, which: frozenset[tuple[str, str]]) -> _Types:
+    key = id(types), which
+    known = _SOLD.get(key)
     if known is not None and known[0] is types:
         return known[1]
-    while len(_SOLD) >= 4:
+    while len(_SOLD) >= 8:
         del _SOLD[next(iter(_SOLD))]
-    made = tuple(
-        replace(t, offerings=tuple(o if o.available else replace(o, available=True) for o in t.offerings)) for t in types
-    )
-    _SOLD[id(types)] = (types, made)
+
+    def sell(one: Offering) -> Offering:
+        out = not one.available and (one.zone, one.unavailable_because) in which
+        return replace(one, available=True) if out else one
+
+    made = tuple(replace(t, offerings=tuple(map(sell, t.offerings))) for t in types)
+    _SOLD[key] = (types, made)
     return made
 
 

@@ -13,7 +13,7 @@ from kubewright.api.core import PodSpec, Toleration
 from kubewright.api.quantity import ONE, Nano, parse, show
 from kubewright.explain import edits
 from kubewright.explain.conflict import Prober, conflict, without
-from kubewright.explain.constraints import Piece, amount_text, limit_of, pieces
+from kubewright.explain.constraints import Piece, amount_text, limit_of, pieces, shut_zones
 from kubewright.scheduling.requirement import IN
 from kubewright.scheduling.requirements import of_pod, typo_hint
 from kubewright.scheduling.resources import pod_requests
@@ -107,6 +107,8 @@ def _candidates(prober: Prober, piece: Piece) -> Iterator[Fix]:
             )
         case "attachments":
             yield from _attachments(prober, piece)
+        case "zone":
+            yield Fix(25, f"wait until zone {piece.target} is for sale again", _reopened(piece.target))
 
 
 def _requests(prober: Prober, piece: Piece) -> Iterator[Fix]:
@@ -313,6 +315,15 @@ def _unbound(claim: str) -> Callable[[Problem], Problem]:
         volume = next((c.spec.volume_name for c in around.claims if c.key == claim), "")
         freed = tuple(replace(v, spec=replace(v.spec, node_affinity=None)) if v.name == volume else v for v in around.volumes)
         return replace(problem, surroundings=replace(around, volumes=freed))
+
+    return change
+
+
+def _reopened(zone: str) -> Callable[[Problem], Problem]:
+    """What is not for sale for the zone's own reasons sold again; what no zone sells is waited for in vain."""
+
+    def change(problem: Problem) -> Problem:
+        return edits.offered(problem, frozenset((zone, why) for why in shut_zones(problem).get(zone, ())))
 
     return change
 

@@ -6,7 +6,7 @@ from typing import Any
 from kubewright.api import labels as names
 from kubewright.api import selectors
 from kubewright.api.core import NodeAffinity, Pod, PodAffinity, TopologySpreadConstraint
-from kubewright.explain.constraints import amount_text, storage_of, term_text, zones_text
+from kubewright.explain.constraints import amount_text, shut_zones, storage_of, term_text, zones_text
 from kubewright.explain.reporting import Recorder
 from kubewright.scheduling.refusal import Because, Refusal
 from kubewright.scheduling.requirement import IN
@@ -90,7 +90,10 @@ def _spreads(problem: Problem, pod: Pod, refusals: tuple[Refusal, ...]) -> Itera
         if full:
             who = "the volume" if lying is not None else "the pod"
             only = f"; {who} allows only {word} {' or '.join(allowed)}" if len(allowed) < len(counts) else ""
-            yield f"{word} {', '.join(full)}, minimum is {least}, maxSkew {own.max_skew}{only}."
+            emptiest = sorted(d for d, n in counts.items() if n == least)
+            shut = key == names.ZONE and emptiest and shut_zones(problem).keys() >= set(emptiest)
+            there = f" (in {' and '.join(emptiest)}, where nothing is for sale)" if shut else ""
+            yield f"{word} {', '.join(full)}, minimum is {least}{there}, maxSkew {own.max_skew}{only}."
 
 
 def _where_volumes_lie(problem: Problem, pod: Pod, key: str) -> frozenset[str] | None:

@@ -22,7 +22,7 @@ from kubewright.scheduling import requirements
 from kubewright.scheduling.requirement import Requirement
 
 EVERY = timedelta(seconds=30)
-_SPREAD = "; its nodes stay, and kube-scheduler's topology spread still counts it"
+_SPREAD = "; its nodes stay, and kube-scheduler's topology spread still counts it while they do"
 
 
 def active(answer: api.ManagedResourceAnswer, now: datetime) -> dict[str, str]:

@@ -4,7 +4,7 @@ Spot is bought where price and depth of a pool are best together, so any pool th
 is bought at the lowest price and needs no trimming. A claim that replaces spot by spot is none of a plan's and is never trimmed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -36,23 +36,55 @@ def trimmed(plan: Plan, problem: Problem, share: float, least: int) -> Plan:
     pools was lately out of capacity the whole list stays, and where minValues ask for many types.
     """
     pools = {p.node_pool.name: p for p in problem.pools}
-    known: dict[int, dict[str, InstanceType]] = {}
+    known: dict[int, _Shop] = {}
     claims: list[PlannedClaim] = []
     for claim in plan.claims:
         types = pools[claim.node_pool].instance_types
-        by_name = known.setdefault(id(types), {t.name: t for t in types})
-        claims.append(_of_claim(claim, by_name, share, least))
+        if id(types) not in known:
+            known[id(types)] = _Shop(types)
+        claims.append(_of_claim(claim, known[id(types)], share, least))
     return replace(plan, claims=tuple(claims))
 
 
-def _of_claim(claim: PlannedClaim, types: Mapping[str, InstanceType], share: float, least: int) -> PlannedClaim:
+class _Shop:
+    """What one list of types sells; claims of a plan are much alike, so answers are kept."""
+
+    def __init__(self, types: Sequence[InstanceType]) -> None:
+        self._types = {t.name: t for t in types}
+        self._keys = sorted({key for t in types for o in t.offerings for key in o.requirements})
+        """All that offerings can differ by: other requirements of a claim make no difference to what it could buy."""
+        self._pools: dict[tuple[object, ...], dict[str, _Pools]] = {}
+        self._kept: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+    def kept(self, claim: PlannedClaim, share: float, least: int) -> tuple[str, ...]:
+        """Names of the types that the claim should go on naming; all of a Shop's claims are asked with the same two figures."""
+        about = tuple(claim.requirements[key].identity for key in self._keys if key in claim.requirements)
+        asked = (about, claim.instance_types, claim.usd_per_hour)
+        found = self._kept.get(asked)
+        if found is None:
+            pools = self._pools.setdefault(about, {})
+            for name in claim.instance_types:
+                if name not in pools:
+                    pools[name] = _pools_of(self._types[name], claim.requirements)
+            found = self._kept[asked] = _kept(claim, [pools[name] for name in claim.instance_types], share, least)
+        return found
+
+
+def _of_claim(claim: PlannedClaim, shop: _Shop, share: float, least: int) -> PlannedClaim:
     if any(r.min_values is not None for r in claim.requirements.values()):
         return claim
-    found = [_pools_of(types[name], claim.requirements) for name in claim.instance_types]
+    left = shop.kept(claim, share, least)
+    if len(left) == len(claim.instance_types):
+        return claim
+    requirements = {**claim.requirements, names.INSTANCE_TYPE: Requirement(names.INSTANCE_TYPE, frozenset(left))}
+    return replace(claim, instance_types=left, requirements=requirements)
+
+
+def _kept(claim: PlannedClaim, found: Sequence[_Pools], share: float, least: int) -> tuple[str, ...]:
     sold = [p for p in found if p.prices]
     if not sold or any(p.is_out for p in found) or min(min(p.prices) for p in sold) > claim.usd_per_hour + 1e-12:
         # Nothing of it is spot, or it is not what the plan counts on, or capacity is short.
-        return claim
+        return claim.instance_types
     most = claim.usd_per_hour * (1 + share) + 1e-12
     order = sorted(sold, key=lambda p: (max(p.prices), p.name))
     kept: set[str] = set()
@@ -64,11 +96,7 @@ def _of_claim(claim: PlannedClaim, types: Mapping[str, InstanceType], share: flo
         count += len(one.prices)
     # The machine that was planned is never left out, in whatever zone it is dear.
     kept.add(claim.instance_types[0])
-    left = tuple(name for name in claim.instance_types if name in kept)
-    if len(left) == len(claim.instance_types):
-        return claim
-    requirements = {**claim.requirements, names.INSTANCE_TYPE: Requirement(names.INSTANCE_TYPE, frozenset(left))}
-    return replace(claim, instance_types=left, requirements=requirements)
+    return tuple(name for name in claim.instance_types if name in kept)
 
 
 def _pools_of(one: InstanceType, wanted: Requirements) -> _Pools:

@@ -50,6 +50,20 @@ def test_what_is_named_is_cheap_or_needed_to_have_enough_pools(listed, share, le
         assert pools_named(cut, types) >= least
 
 
+@given(prices, st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("1", "3"))), min_size=2, max_size=6), st.floats(0, 2))
+@settings(deadline=None, max_examples=60)
+def test_each_claim_of_a_plan_is_trimmed_as_if_it_were_alone(listed, wanted, share) -> None:
+    few = [pod(f"p{i}", cpu, node_selector={names.ZONE: zone}) for i, (zone, cpu) in enumerate(wanted)]
+    types = tuple(
+        replace(t, offerings=tuple(replace(o, price=o.price * (1 + i % 3 * "cab".index(o.zone))) for o in t.offerings))
+        for i, t in enumerate(types_of(listed))
+    )
+    asked = ask(few, [SPOT], types=types)
+    whole = solve(asked)
+    alone = [trimmed(replace(whole, claims=(claim,)), asked, share, 4).claims[0] for claim in whole.claims]
+    assert list(trimmed(whole, asked, share, 4).claims) == alone
+
+
 def test_pools_are_counted_by_type_and_zone() -> None:
     types = types_of([1.0, 1.05, 1.5, 2.0, 3.0, 4.0])
     _, cut = of_one_pod(types, 0.1, 7)

@@ -10,7 +10,7 @@ import msgspec
 
 from kubewright.api.karpenter import NodeClaim
 from kubewright.cli import saved, stock
-from kubewright.errors import ConfigError, KubeError
+from kubewright.errors import CloudError, ConfigError, KubeError
 from kubewright.settings import Settings
 from kubewright.solver.problem import Snapshot, SolverSettings
 
@@ -83,6 +83,7 @@ async def _look(wanted: Wanted) -> Look:
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     await _first(mirror.wait_synced(), watching)
+                await _learn(provider)
                 await mirror.refresh_pools()
                 snapshot = mirror.snapshot(clock.now())
             except TimeoutError as error:
@@ -101,6 +102,17 @@ async def _look(wanted: Wanted) -> Look:
         raise ConfigError(f"cannot read the cluster at {where}: {error}") from error
     finally:
         await client.close()
+
+
+async def _learn(provider: "CloudProvider") -> None:
+    """Let the cloud say what is not for sale at present."""
+    from kubewright.cloud.provider import LooksOnce  # noqa: PLC0415
+
+    if isinstance(provider, LooksOnce):
+        try:
+            await provider.look()
+        except CloudError as error:
+            raise ConfigError(f"cannot ask the cloud what is not for sale at present: {error}") from error
 
 
 async def _first(work: Coroutine[None, None, None], watching: "asyncio.Task[None]") -> None:

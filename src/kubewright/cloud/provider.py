@@ -115,6 +115,19 @@ class HasBackground(Protocol):
 
 
 @runtime_checkable
+class LooksOnce(Protocol):
+    """A provider whose background learns what is not for sale at present: commands that explain run none, and ask for it once."""
+
+    async def look(self) -> None:
+        """Learn it now; nothing is bought, changed or told.
+
+        Raises:
+            CloudError: it cannot be learned.
+        """
+        ...
+
+
+@runtime_checkable
 class Measured(Protocol):
     """A provider that counts on the operator's metrics."""
 

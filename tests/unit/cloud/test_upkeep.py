@@ -17,7 +17,7 @@ from kubewright.cloud.aws.observed import Observed
 from kubewright.cloud.aws.settings import read
 from kubewright.cloud.aws.shift import ZonalShift, active
 from kubewright.cloud.aws.status import InstanceStatuses
-from kubewright.errors import ConfigError, NotFound
+from kubewright.errors import CloudError, ConfigError, NotFound
 from kubewright.kube.client import MergePatch
 from kubewright.metrics import Registry
 from kubewright.sim.ec2 import Faults
@@ -73,6 +73,22 @@ def test_a_shifted_zone_is_out_for_every_capacity_type_and_says_why_and_comes_ba
         world.ec2.account.shifts.clear()  # cancelled before its end
         await shifts(world).poll()
         assert await zones_for_sale(world) == {"us-west-2a", "us-west-2b", "us-west-2c"}
+
+    story(tell)
+
+
+def test_a_command_that_looks_once_knows_the_shift_and_moves_nothing():
+    async def tell(world: World):
+        world.ec2.account.shift_away("us-west-2b", world.clock.now() + timedelta(hours=1))
+        claim = await launched(world, **{ZONE: ["us-west-2b"]})
+        for on, zones in ((False, {"us-west-2a", "us-west-2b", "us-west-2c"}), (True, {"us-west-2a", "us-west-2c"})):
+            world.provider = world.restarted(zonal_shift=on, evacuate_shifted=5)
+            await world.provider.look()
+            assert await zones_for_sale(world) == zones
+        assert not await is_gone(world, claim)
+        world.ec2.break_down("GetManagedResource", code="AccessDenied", status=403)
+        with pytest.raises(CloudError, match="AccessDenied"):
+            await world.restarted(zonal_shift=True).look()
 
     story(tell)
 

@@ -42,7 +42,7 @@ from kubewright.cloud.aws.ownership import Ownership
 from kubewright.cloud.aws.placement import PlacementGroups
 from kubewright.cloud.aws.reservations import ReservationCounts
 from kubewright.cloud.aws.settings import AwsSettings
-from kubewright.cloud.aws.shift import ZonalShift
+from kubewright.cloud.aws.shift import ZonalShift, ask
 from kubewright.cloud.aws.status import InstanceStatuses
 from kubewright.cloud.aws.tagging import Tagging
 from kubewright.cloud.aws.templates import LaunchTemplates
@@ -240,6 +240,18 @@ class AwsProvider:
 
     def repair_policies(self) -> Sequence[RepairPolicy]:
         return [RepairPolicy(kind, status, timedelta(minutes=minutes)) for kind, status, minutes in _REPAIRS]
+
+    async def look(self) -> None:
+        """See `LooksOnce`: which zones are shifted away from."""
+        if not self._aws.zonal_shift:
+            return
+        for one in (await self._kube.list(EC2NodeClass)).items:
+            self._unavailable.know({s.zone: s.zone_id for s in one.status.subnets})
+        described = await self._describe_cluster()
+        try:
+            self._unavailable.shift(await ask(self._ec2, described.arn, self._clock))
+        except errors.AwsError as error:
+            raise errors.of_call(error) from error
 
     async def close(self) -> None:
         await self._ec2.close()

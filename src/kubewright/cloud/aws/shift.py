@@ -38,6 +38,12 @@ def active(answer: api.ManagedResourceAnswer, now: datetime) -> dict[str, str]:
     return found
 
 
+async def ask(ec2: api.Ec2Api, arn: str, clock: Clock) -> dict[str, str]:
+    """`active` for the cluster `arn`, as ARC has it now."""
+    answer = await retry.call(ec2.get_managed_resource, api.GetManagedResource(resource_identifier=arn))
+    return active(answer, clock.now())
+
+
 class ZonalShift:
     """Looks, marks, tells on NodePools; moves nodes away only if it was told how many at a time."""
 
@@ -74,8 +80,7 @@ class ZonalShift:
 
     async def poll(self) -> dict[str, str]:
         """One look."""
-        request = api.GetManagedResource(resource_identifier=self._arn)
-        found = active(await retry.call(self._ec2.get_managed_resource, request), self._clock.now())
+        found = await ask(self._ec2, self._arn, self._clock)
         self._unavailable.shift(found)
         before, self._known = self._known, found
         if found != before:

@@ -196,8 +196,9 @@ def test_a_killed_program_comes_back_with_what_was_stored(fresh_plane: Plane, vi
     fresh_plane.restart(victim)
     fresh_plane.wait_ready("kube-apiserver")
     # Stored before, and still looked after: the scheduler and kwok have found their way back.
+    # kwok may find out only after a minute that its watch has ended with the server.
     pod = make_pod(fresh_plane, "default", "web", on="n")
-    eventually(lambda: is_ready(fresh_plane, pod))
+    eventually(lambda: is_ready(fresh_plane, pod), within_s=180)
 
 
 @pytest.mark.parametrize("then", ["pass", "raise SystemExit(3)", "sys.stdin.read()"], ids=["done", "failed", "killed"])

@@ -177,7 +177,9 @@ def tainted(plane: Plane) -> list[str]:
 
 
 def test_a_shadow_beside_karpenter_keeps_the_score_of_both_and_writes_nothing(plane: Plane) -> None:
-    with Karpenter(plane, env=LED), Kubewright(plane, cloud="kwok", flags=("--shadow",)) as shadow:
+    # The shadow has to see the pods before Karpenter has bought for them.
+    slow = {**LED, "BATCH_IDLE_DURATION": "5s"}
+    with Karpenter(plane, env=slow), Kubewright(plane, cloud="kwok", flags=("--shadow",)) as shadow:
         plane.create(NODEPOOLS, pool())
         deploy(plane, 5 * ON_A_NODE)
         eventually(lambda: ready(plane) == 5 * ON_A_NODE)

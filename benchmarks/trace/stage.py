@@ -21,6 +21,7 @@ from kubewright.sim.joiner import JoinerSettings
 from kubewright.sim.kubelet import KubeletDelays
 from kubewright.sim.sandbox import Sandbox
 from kubewright.solver.select import solver_settings
+from tests.plane.kubewright import nodeclass
 
 SIDES = ("reference", "kubewright")
 SETTLE = timedelta(minutes=5)
@@ -64,7 +65,7 @@ async def _play(shape: Shape, side: str, settle: timedelta, types: Sequence[Inst
     ledger = Ledger(sandbox.store, sandbox.ec2, clock)
     async with sandbox.running():
         pool = workload.node_pool(shape, (t.name for t in types))
-        for obj in workload.manifests(shape, workload.node_class(), pool):
+        for obj in workload.manifests(shape, nodeclass("default"), pool):
             sandbox.put(obj)
         await asyncio.sleep(settle.total_seconds())
         start = clock.now()

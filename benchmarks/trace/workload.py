@@ -120,21 +120,6 @@ def _scale(at: timedelta, one: Deployment, level: float) -> Step:
     return Step(at=f"{int(at.total_seconds())}s", scale=Scale(kind="Deployment", name=one.name, replicas=replicas))
 
 
-def node_class(cluster: str = "sandbox") -> Item:
-    discovery = [{"tags": {"karpenter.sh/discovery": cluster}}]
-    return {
-        "apiVersion": "karpenter.k8s.aws/v1",
-        "kind": "EC2NodeClass",
-        "metadata": {"name": "default"},
-        "spec": {
-            "role": "KarpenterNodeRole-sandbox",
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "subnetSelectorTerms": discovery,
-            "securityGroupSelectorTerms": discovery,
-        },
-    }
-
-
 def types(shape: Shape) -> tuple[InstanceType, ...]:
     """What may be bought: the current general-purpose families, up to the largest size of the trace."""
     most = quantity.parse(str(shape.largest_node_cpus))
